@@ -1,0 +1,47 @@
+# Every target that runs something depends on `setup`, which does nothing when the environment is up to date.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+SOURCES := pack activities workflows worker.py examples benchmarks tests
+
+.PHONY: setup demo test check format schemas bench lock clean
+
+setup: $(STAMP)
+
+$(STAMP): requirements/dev.txt pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	touch $(STAMP)
+
+demo: setup
+	$(BIN)/python worker.py demo
+
+test: setup
+	$(BIN)/python -m pytest
+
+check: setup
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup
+	$(BIN)/ruff format $(SOURCES)
+	$(BIN)/ruff check --fix $(SOURCES)
+
+schemas: setup
+	$(BIN)/python -m openwop_mcp.nodes
+
+bench: setup
+	$(BIN)/python -m benchmarks
+
+lock:
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
+	  pyproject.toml --extra worker --output-file requirements/runtime.txt
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
+	  pyproject.toml --extra worker --group dev --constraints requirements/runtime.txt --output-file requirements/dev.txt
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,198 @@
+"""One call, from what a workflow asked to the record that history keeps. The one place where a request can leave.
+
+Owns the clients and their connection pool. Knows settings, policy and Temporal's activity context; not how a node or a
+workflow came to ask.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import importlib.metadata
+import os
+import time
+from types import TracebackType
+from typing import Self
+
+import temporalio.api.common.v1
+from temporalio import activity
+
+from openwop_mcp import failures, jsontext
+from openwop_mcp.calls import METHODS, CallRequest, record
+from openwop_mcp.client import Exchange, HttpTransport, McpClient, health
+from openwop_mcp.config import Settings
+from openwop_mcp.effects.decide import RetryPolicy
+from openwop_mcp.effects.delivery import Delivery
+from openwop_mcp.errors import (
+    InterruptedCallError,
+    InvalidRequestError,
+    McpError,
+    ResultTooLargeError,
+    UnknownServerError,
+)
+
+from .beat import Beat, ClaimRefusedError
+
+__all__ = ("Calls",)
+
+CLIENT_INFO = jsontext.encode({"name": "openwop-mcp-pack", "version": importlib.metadata.version("openwop-mcp-pack")})
+"""``Implementation`` of this client (MCP 2026-07-28, base protocol, _meta)."""
+
+
+class Calls:
+    """Performs calls for one worker process. Enter it before the worker polls, leave it after the worker has stopped.
+
+    Args:
+        settings: Servers, policy and limits.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._transport = HttpTransport()
+        self._clients: dict[str, McpClient] = {}
+
+    async def __aenter__(self) -> Self:
+        for server_id, server in self._settings.servers.items():
+            self._clients[server_id] = McpClient.of(
+                server, self._settings.limits, self._transport, client_info=CLIENT_INFO, environ=os.environ
+            )
+        await self._transport.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._transport.__aexit__(kind, error, trace)
+
+    async def perform(self, request: CallRequest, arguments: bytes | None) -> temporalio.api.common.v1.Payload:
+        """Perform a call inside an activity.
+
+        Returns:
+            The record: the exact bytes of the server's result, with its provenance beside it.
+
+        Raises:
+            ApplicationError: As ``openwop_mcp.failures.write`` makes it; never retried by Temporal.
+        """
+        began = time.monotonic()
+        tenant = request.tenant or self._settings.worker.tenant
+        server = self._settings.server(request.server_id, tenant)
+        # Every method but tools/call only reads, so that a repeat harms nothing.
+        repeat_safe = request.method != "callTool"
+        retry = RetryPolicy()
+        try:
+            if server is None:
+                raise UnknownServerError(request.server_id)
+            retry = request.retry or server.retry.policy
+            if request.method == "callTool":
+                repeat_safe = server.policy(_required(request.name, "name")).repeat_safe
+            exchange = await self._guarded(request, arguments, retry, repeat_safe=repeat_safe)
+            self._fits(exchange.result)
+        except McpError as error:
+            raise failures.write(
+                error,
+                repeat_safe=repeat_safe,
+                policy=retry,
+                serverId=request.server_id,
+                method=METHODS[request.method],
+                name=request.name,
+                uri=request.uri,
+                attempt=request.attempt,
+            ) from None
+        return record(
+            exchange.result,
+            {
+                "server-id": request.server_id,
+                "method": METHODS[request.method],
+                "subject": request.subject,
+                "revision": exchange.revision,
+                "http-status": str(exchange.http_status),
+                "attempt": str(request.attempt),
+                "sha256": hashlib.sha256(exchange.result).hexdigest(),
+                "duration-ms": str(round((time.monotonic() - began) * 1000)),
+            },
+        )
+
+    async def _guarded(
+        self, request: CallRequest, arguments: bytes | None, retry: RetryPolicy, *, repeat_safe: bool
+    ) -> Exchange:
+        """Send under a claim, and say what is known of delivery when the call is given up half-way."""
+        claim = jsontext.encode(
+            {
+                "delivery": Delivery.UNKNOWN.value,
+                "repeatSafe": repeat_safe,
+                "retry": {"attempts": retry.attempts, "maxWait": retry.max_wait, "total": retry.total},
+                "serverId": request.server_id,
+                "method": METHODS[request.method],
+                "name": request.name,
+                "attempt": request.attempt,
+            }
+        )
+        async with Beat(claim) as beat:
+            try:
+                if request.method == "callTool":
+                    await beat.claim()
+                return await self._send(request, arguments)
+            except ClaimRefusedError as refused:
+                raise InterruptedCallError(
+                    "nothing was sent: the call was cancelled"
+                    if refused.cancelled
+                    else "nothing was sent: this attempt is no longer the current one",
+                    cancelled=refused.cancelled,
+                    delivery=Delivery.NOT_SENT,
+                ) from None
+            except asyncio.CancelledError:
+                if not beat.cancelled and not activity.is_worker_shutdown():
+                    raise
+                raise InterruptedCallError(
+                    "the call was cancelled while it was under way"
+                    if beat.cancelled
+                    else "the worker shut down while the call was under way",
+                    cancelled=beat.cancelled,
+                    delivery=Delivery.UNKNOWN,
+                ) from None
+
+    async def _send(self, request: CallRequest, arguments: bytes | None) -> Exchange:
+        client = self._clients[request.server_id]
+        match request.method:
+            case "callTool":
+                return await client.call_tool(
+                    _required(request.name, "name"), _object(arguments), timeout=request.timeout
+                )
+            case "listTools":
+                return await client.list_tools(request.cursor, timeout=request.timeout)
+            case "readResource":
+                return await client.read_resource(_required(request.uri, "uri"), timeout=request.timeout)
+            case _:
+                return await health(client, timeout=request.timeout)
+
+    def _fits(self, result: bytes) -> None:
+        limit = self._settings.limits.result_bytes
+        if len(result) > limit:
+            raise ResultTooLargeError(
+                f"the server acted and its result of {len(result)} bytes is over the {limit} bytes that a history"
+                " can hold (setting limits.result_bytes)",
+                delivery=Delivery.ANSWERED,
+                limit=limit,
+                setting="limits.result_bytes",
+                size=len(result),
+                sha256=hashlib.sha256(result).hexdigest(),
+            )
+
+
+def _required(value: str | None, name: str) -> str:
+    if not value:
+        raise InvalidRequestError(f"'{name}' is missing", path=name)
+    return value
+
+
+def _object(arguments: bytes | None) -> bytes | None:
+    if arguments is None:
+        return None
+    try:
+        jsontext.check(arguments)
+        sound = jsontext.kind(arguments) == "object"
+    except jsontext.JsonTextError:
+        sound = False
+    if not sound:
+        raise InvalidRequestError("'arguments' is not the JSON text of an object", path="arguments")
+    return arguments

@@ -1,0 +1,207 @@
+"""Drives one worker through the shapes and measures: CPU, wall time, requests at the server, latencies from history."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import sys
+import time
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.client import Client, WorkflowHandle
+
+from benchmarks.variants import WORKFLOW
+
+__all__ = ("Bench", "Program", "Sample", "Shape", "latencies", "percentile", "program")
+
+ROOT = Path(__file__).resolve().parent.parent
+
+READY_WITHIN = 60.0
+"""Seconds for a program to start on a busy machine."""
+
+RUN_WITHIN = timedelta(minutes=5)
+"""A workflow that takes longer has lost its worker: the benchmark is to fail, not to hang."""
+
+STOP_WITHIN = 20.0
+"""Seconds for a program to end by itself."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A load.
+
+    Attributes:
+        workflows: How many workflows.
+        calls: Calls in each.
+        fan_out: Whether a workflow makes its calls at once or one after the other.
+        together: Whether the workflows run at once or one after the other.
+    """
+
+    name: str
+    workflows: int
+    calls: int
+    fan_out: bool
+    together: bool = False
+
+    @property
+    def total(self) -> int:
+        """Calls in all."""
+        return self.workflows * self.calls
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What one round of one shape measured.
+
+    Attributes:
+        cpu_ms: User and system CPU of the worker process, milliseconds per call.
+        rate: Calls per second.
+        p50_ms: Median time from a call's activity being scheduled to its completion, by the history.
+        p99_ms: The 99th percentile of the same.
+        requests: HTTP requests per call, counted at the MCP server.
+    """
+
+    cpu_ms: float
+    rate: float
+    p50_ms: float
+    p99_ms: float
+    requests: float
+
+
+class Program:
+    """A child process that speaks JSON lines."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    async def read(self) -> dict[str, Any]:
+        """Read its next line."""
+        assert self._process.stdout is not None
+        line = await asyncio.wait_for(self._process.stdout.readline(), READY_WITHIN)
+        if not line:
+            raise RuntimeError(f"a program of the benchmark ended with status {await self._process.wait()}")
+        value: dict[str, Any] = json.loads(line)
+        return value
+
+    async def ask(self) -> dict[str, Any]:
+        """Have it answer a line with a line."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(b"\n")
+        return await self.read()
+
+
+@asynccontextmanager
+async def program(module: str, *arguments: str) -> AsyncIterator[tuple[Program, dict[str, Any]]]:
+    """Run `python -m module`; gives it and its first line. It gets the end of its input, and SIGTERM, to end."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        module,
+        *arguments,
+        cwd=ROOT,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    running = Program(process)
+    try:
+        yield running, await running.read()
+    finally:
+        if process.returncode is None:
+            assert process.stdin is not None
+            process.stdin.close()
+            if module == "benchmarks.server":
+                process.terminate()
+            try:
+                await asyncio.wait_for(process.wait(), STOP_WITHIN)
+            except TimeoutError:
+                process.kill()
+                await process.wait()
+
+
+class Bench:
+    """What all variants share: the Temporal server and the MCP server."""
+
+    def __init__(self, client: Client, address: str, url: str) -> None:
+        self._client = client
+        self._address = address
+        self._url = url
+
+    async def round(self, variant: str, warm_up: Shape, shapes: Iterable[Shape]) -> tuple[dict[str, Sample], int]:
+        """Run a fresh worker of a variant through the shapes; gives samples by shape, and its peak memory in bytes."""
+        queue = f"bench-{variant}-{uuid4().hex[:8]}"
+        arguments = ("--variant", variant, "--address", self._address, "--url", self._url, "--task-queue", queue)
+        async with program("benchmarks.worker", *arguments) as (worker, _):
+            await self._run(queue, warm_up)
+            samples = {shape.name: await self._measure(worker, queue, shape) for shape in shapes}
+            return samples, int((await worker.ask())["peakRss"])
+
+    async def _measure(self, worker: Program, queue: str, shape: Shape) -> Sample:
+        posts_before, before = await self._posts(), await worker.ask()
+        begin = time.perf_counter()
+        handles = await self._run(queue, shape)
+        seconds = time.perf_counter() - begin
+        after, posts_after = await worker.ask(), await self._posts()
+        times: list[float] = []
+        for handle in handles:
+            times.extend(latencies((await handle.fetch_history()).events))
+        return Sample(
+            cpu_ms=(after["cpu"] - before["cpu"]) * 1000 / shape.total,
+            rate=shape.total / seconds,
+            p50_ms=percentile(times, 0.5),
+            p99_ms=percentile(times, 0.99),
+            requests=(posts_after - posts_before) / shape.total,
+        )
+
+    async def _run(self, queue: str, shape: Shape) -> list[WorkflowHandle[Any, Any]]:
+        """Run the shape's workflows and hold each to the sum that its calls must add up to."""
+
+        async def one() -> WorkflowHandle[Any, Any]:
+            handle: WorkflowHandle[Any, Any] = await self._client.start_workflow(
+                WORKFLOW,
+                args=[shape.calls, shape.fan_out],
+                id=f"{queue}-{uuid4().hex}",
+                task_queue=queue,
+                execution_timeout=RUN_WITHIN,
+            )
+            total = await handle.result()
+            expected = shape.calls * (shape.calls + 1) / 2
+            if total != expected:
+                raise RuntimeError(f"{shape.name}: the calls add up to {total}, not {expected}")
+            return handle
+
+        if shape.together:
+            return list(await asyncio.gather(*(one() for _ in range(shape.workflows))))
+        return [await one() for _ in range(shape.workflows)]
+
+    async def _posts(self) -> int:
+        async with httpx.AsyncClient() as client:
+            response = await client.get(self._url.removesuffix("/mcp") + "/count")
+        return int(response.json()["posts"])
+
+
+def latencies(events: Iterable[HistoryEvent]) -> list[float]:
+    """Milliseconds from each activity's scheduling to its completion."""
+    scheduled: dict[int, float] = {}
+    times: list[float] = []
+    for event in events:
+        at = event.event_time.ToNanoseconds() / 1e6
+        if event.HasField("activity_task_scheduled_event_attributes"):
+            scheduled[event.event_id] = at
+        elif event.HasField("activity_task_completed_event_attributes"):
+            times.append(at - scheduled[event.activity_task_completed_event_attributes.scheduled_event_id])
+    return times
+
+
+def percentile(values: list[float], share: float) -> float:
+    """The smallest value that at least `share` of the values do not exceed."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]

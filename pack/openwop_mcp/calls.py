@@ -1,0 +1,128 @@
+"""One call as it travels from workflow code to an activity and back: the request's shape and the record's provenance.
+
+Shared by ``ctx`` and ``activities``. Knows neither how a call is scheduled nor how it is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import temporalio.api.common.v1
+
+from openwop_mcp import jsontext
+from openwop_mcp.effects.decide import RetryPolicy
+from openwop_mcp.failures import json_payload
+from openwop_mcp.verbatim import Verbatim
+
+__all__ = ("ACTIVITY_NAMES", "DEFAULT_TASK_QUEUE", "METHODS", "NO_ARGUMENTS", "CallRequest", "record", "recorded")
+
+DEFAULT_TASK_QUEUE = "openwop-mcp"
+"""Task queue of a pack worker of its own: what ``ctx`` schedules on and ``worker.py run`` polls by default."""
+
+METHODS: Mapping[str, str] = {
+    "callTool": "tools/call",
+    "listTools": "tools/list",
+    "readResource": "resources/read",
+    "serverHealth": "server/discover",
+}
+"""Host method (OpenWOP v2, host services) to MCP method."""
+
+ACTIVITY_NAMES: Mapping[str, str] = {method: f"mcp.{method}" for method in METHODS}
+"""Activity type by host method. Activity types are persisted in histories: they are never renamed."""
+
+NO_ARGUMENTS = b"null"
+"""Stands for arguments that are absent: a tool's arguments are an object, so that null can mean nothing else."""
+
+METADATA_PREFIX = "openwop-mcp."
+"""Namespace of the record's keys in a payload's metadata, which is shared with Temporal and with codecs."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallRequest:
+    """What is asked of a server. Arguments travel beside it, as JSON text of their own.
+
+    Attributes:
+        method: Host method, a key of :data:`METHODS`.
+        server_id: The server, by its id in the settings.
+        name: Tool name (``callTool``).
+        cursor: Cursor of the page (``listTools``); the empty string is a cursor.
+        uri: Resource (``readResource``).
+        tenant: Tenant of the caller; None means the worker's own.
+        idempotency_key: The author's business key.
+        timeout: Seconds; a total limit below the server's own.
+        retry: Retry limits that replace the server's.
+        attempt: 1 for the first; counted by the workflow.
+    """
+
+    method: str
+    server_id: str
+    name: str | None = None
+    cursor: str | None = None
+    uri: str | None = None
+    tenant: str | None = None
+    idempotency_key: str | None = None
+    timeout: float | None = None
+    retry: RetryPolicy | None = None
+    attempt: int = 1
+
+    @property
+    def subject(self) -> str:
+        """What the call is about, for a summary in Temporal's UI."""
+        return self.name or self.uri or ""
+
+    def next_attempt(self) -> CallRequest:
+        """The same call, to be tried again."""
+        return replace(self, attempt=self.attempt + 1)
+
+    def encode(self) -> bytes:
+        """JSON text of the request; absent members are left out, so that fields can be added later."""
+        retry = self.retry
+        members: dict[str, object] = {
+            "method": self.method,
+            "serverId": self.server_id,
+            "name": self.name,
+            "cursor": self.cursor,
+            "uri": self.uri,
+            "tenant": self.tenant,
+            "idempotencyKey": self.idempotency_key,
+            "timeout": self.timeout,
+            "retry": retry and {"attempts": retry.attempts, "maxWait": retry.max_wait, "total": retry.total},
+            "attempt": self.attempt,
+        }
+        return jsontext.encode({key: value for key, value in members.items() if value is not None})
+
+    @classmethod
+    def decode(cls, data: bytes) -> CallRequest:
+        """Read a request; unknown members are ignored, as they come from a newer workflow."""
+        value = jsontext.decode(data)
+        retry = value.get("retry")
+        return cls(
+            method=value["method"],
+            server_id=value["serverId"],
+            name=value.get("name"),
+            cursor=value.get("cursor"),
+            uri=value.get("uri"),
+            tenant=value.get("tenant"),
+            idempotency_key=value.get("idempotencyKey"),
+            timeout=value.get("timeout"),
+            retry=retry and RetryPolicy(retry["attempts"], retry["maxWait"], retry["total"]),
+            attempt=value.get("attempt", 1),
+        )
+
+
+def record(data: bytes, provenance: Mapping[str, str]) -> temporalio.api.common.v1.Payload:
+    """The payload that is the record: exactly ``data``, with its provenance in the metadata."""
+    return json_payload(data, **{METADATA_PREFIX + key: value.encode() for key, value in provenance.items()})
+
+
+def recorded(payload: temporalio.api.common.v1.Payload) -> Verbatim:
+    """Read a record back; a payload without provenance has none."""
+    return Verbatim(
+        payload.data,
+        {
+            key.removeprefix(METADATA_PREFIX): value.decode(errors="replace")
+            for key, value in payload.metadata.items()
+            if key.startswith(METADATA_PREFIX)
+        },
+    )

@@ -1,0 +1,49 @@
+"""What ``serverHealth`` answers: whether a server can be reached, from a discover probe.
+
+OpenWOP v2, host services, ``mcp``. There is no connection or session state to report: MCP 2026-07-28 has none.
+"""
+
+from __future__ import annotations
+
+from openwop_mcp import jsontext
+from openwop_mcp.client._client import Exchange, McpClient
+from openwop_mcp.errors import NoCommonRevisionError, RpcError, UpstreamError
+from openwop_mcp.protocol import revisions
+
+__all__ = ("health",)
+
+NO_ANSWER = 0
+"""HTTP status of a health that no answer stands behind."""
+
+
+async def health(client: McpClient, *, timeout: float | None = None) -> Exchange:
+    """Probe a server.
+
+    Returns:
+        JSON text ``{"state": "reachable" | "incompatible" | "unreachable", "discover"?: DiscoverResult}``; the
+        DiscoverResult's bytes are the server's.
+
+    Raises:
+        McpError: Only for what is no statement about the server, such as a cancelled call.
+    """
+    try:
+        exchange = await client.discover(timeout=timeout)
+    except (RpcError, NoCommonRevisionError):
+        return _state("incompatible")
+    except UpstreamError:
+        return _state("unreachable")
+    offered = jsontext.member(exchange.result, "supportedVersions")
+    listed = jsontext.decode(offered) if offered is not None else None
+    spoken = [item for item in listed if isinstance(item, str)] if isinstance(listed, list) else []
+    common = revisions.choose(spoken, floor=revisions.MODERN) is not None
+    return Exchange(
+        jsontext.build(
+            [("state", jsontext.encode("reachable" if common else "incompatible")), ("discover", exchange.result)]
+        ),
+        exchange.revision,
+        exchange.http_status,
+    )
+
+
+def _state(state: str) -> Exchange:
+    return Exchange(jsontext.encode({"state": state}), revisions.MODERN, NO_ANSWER)

@@ -1,0 +1,811 @@
+"""Settings: one TOML file under the environment, checked whole before anything starts; a fault says what to write.
+
+Owns names, shapes, limits and defaults of the settings, and the rule that a secret is named there and never written.
+Knows nothing of HTTP or Temporal. No message holds a value that was given: it may be a secret in the wrong place.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import fnmatch
+import json
+import math
+import re
+import tomllib
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, Union, get_args, get_origin
+from urllib.parse import urlsplit
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from openwop_mcp.effects.decide import RetryPolicy
+from openwop_mcp.terminal import escape
+
+__all__ = (
+    "DEFAULT_FILE",
+    "ENVIRONMENT_PREFIX",
+    "TOOLS_COMMANDS",
+    "Credential",
+    "HeaderCredential",
+    "Host",
+    "Key",
+    "Limits",
+    "Retry",
+    "SecretRef",
+    "Server",
+    "Settings",
+    "SettingsError",
+    "Temporal",
+    "Timeouts",
+    "ToolPolicy",
+    "Worker",
+    "load",
+)
+
+DEFAULT_FILE = "openwop-mcp.toml"
+"""Looked for in the working directory when no file is named; it need not exist."""
+
+ENVIRONMENT_PREFIX = "OPENWOP_MCP__"
+"""Two underscores between the names on the way to a value, because names hold single ones."""
+
+MIN_SECRET = 8
+"""Characters. A shorter credential cannot be searched for in what a server sends back without hiding ordinary words."""
+
+MAX_TOTAL = 3600
+"""Seconds for one call. The worker's activities are cut off a little later than this."""
+
+MAX_INLINE_RESULT = 2_000_000
+"""Bytes. Temporal refuses a payload over 2 MiB *after* the call was made, so the ceiling must be under it."""
+
+TOOLS_COMMANDS = frozenset({"list", "show", "diff", "classify", "approve"})
+"""`tools SERVER` is short for `tools list SERVER`, so no server may be called like a subcommand of `tools`."""
+
+SCOPES = (
+    "manifest:read",
+    "runs:create",
+    "runs:read",
+    "runs:cancel",
+    "runs:annotate",
+    "artifacts:read",
+    "webhooks:manage",
+    "approvals:respond",
+    "audit:read",
+)
+"""The scopes of OpenWOP v2, authentication."""
+
+TRANSPORT_HEADERS = frozenset(
+    {"accept", "connection", "content-length", "content-type", "host", "idempotency-key", "transfer-encoding"}
+)
+"""Headers that the transport writes itself, besides all that begin with ``Mcp-``."""
+
+NAMED_NOT_WRITTEN = 'a credential is named, never written: { env = "NAME" } or { file = "PATH" }'
+CREDENTIAL_FORMS = (
+    'credential = { bearer = { env = "NAME" } } or { header = { name = "X-Api-Key", value = { env = "NAME" } } }'
+)
+_LOOKS_LIKE_CREDENTIAL = re.compile(
+    r"auth|bearer|cookie|(api|access).?key|credential|headers?|passw|secret|token", re.IGNORECASE
+)
+
+_TELLABLE_VARIABLE = re.compile(r"[A-Z][A-Z0-9]{0,15}(_[A-Z0-9]{1,15})*")
+"""The name of a variable that may be repeated in a message. A token that was put where its variable's name is due has
+longer words, or small letters, and is not repeated."""
+
+_HEADER_VALUE = re.compile(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?")
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_SERVER_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_HOST_PORT = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/@\[\]]+):([0-9]{1,5})")
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_GLOB = re.compile(r"\[[^\]]+\]|[*?]")
+MAX_PORT = 65535
+
+
+class SettingsError(Exception):
+    """The settings cannot be used. The message has one line for each fault: where, which key, what to write."""
+
+
+def _fault(message: str) -> PydanticCustomError:
+    return PydanticCustomError("fault", "{message}", {"message": message})
+
+
+# --- values ---------------------------------------------------------------------------------------------------------
+
+
+def _address(text: str) -> str:
+    match = _HOST_PORT.fullmatch(text)
+    if match is None or int(match[2]) > MAX_PORT:
+        raise ValueError
+    return text
+
+
+def _url(text: str) -> str:
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        raise ValueError from None
+    if parts.username is not None or parts.password is not None or "@" in parts.netloc:
+        raise _fault(f"user and password do not belong in a URL: take them out and write {CREDENTIAL_FORMS}")
+    if parts.fragment or "#" in text:
+        raise _fault("a URL with a fragment cannot be called: write it without `#` and what follows")
+    if parts.scheme not in {"http", "https"} or not parts.hostname or port == 0:
+        raise ValueError
+    if not text.isascii() or not text.isprintable() or " " in text:
+        raise ValueError
+    return text
+
+
+def _server_id(text: str) -> str:
+    if text in TOOLS_COMMANDS:
+        raise _fault(f"`tools {text}` is a command: give the server another id")
+    if _SERVER_ID.fullmatch(text) is None:
+        raise _fault("not a server id: write 1 to 64 of A-Z a-z 0-9 . _ -")
+    return text
+
+
+def _scope(text: str) -> str:
+    if text == "*" or text in SCOPES:
+        return text
+    raise ValueError
+
+
+def _header_name(text: str) -> str:
+    if _HEADER_NAME.fullmatch(text) is None:
+        raise ValueError
+    if text.lower() in TRANSPORT_HEADERS or text.lower().startswith("mcp-"):
+        raise _fault("the transport writes this header itself: name the one that the server takes a credential in")
+    return text
+
+
+def _tuple(value: object) -> object:
+    # TOML has arrays only; strict validation takes no list for a tuple.
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _not_empty(values: tuple[str, ...]) -> tuple[str, ...]:
+    # A minimal length given to pydantic counts what is left without bad items, and so tells one fault twice.
+    if not values:
+        raise ValueError
+    return values
+
+
+Text = Annotated[str, StringConstraints(min_length=1)]
+Tenant = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,128}$")]
+TenantOrAll = Annotated[str, StringConstraints(pattern=r"^(\*|[A-Za-z0-9._-]{1,128})$")]
+ServerId = Annotated[str, AfterValidator(_server_id)]
+HostPort = Annotated[str, AfterValidator(_address)]
+Scope = Annotated[str, AfterValidator(_scope)]
+Seconds = Annotated[float, Field(gt=0)]
+AsTuple = BeforeValidator(_tuple)
+NotEmpty = AfterValidator(_not_empty)
+
+
+class _Table(BaseModel):
+    """A table: closed, immutable, and strict, since TOML has types. A field's description says what to write for it."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, hide_input_in_errors=True, validate_default=True
+    )
+
+
+# --- secrets --------------------------------------------------------------------------------------------------------
+
+
+class SecretRef(_Table):
+    """Where a secret is: a variable of the environment or a file. The secret itself is read when it is needed."""
+
+    env: Text | None = Field(None, description='the name of an environment variable, as in { env = "NAME" }')
+    file: Text | None = Field(None, description='the path of a file, as in { file = "PATH" }')
+
+    @model_validator(mode="before")
+    @classmethod
+    def _never_inline(cls, value: object) -> object:
+        if isinstance(value, Mapping):
+            return value
+        raise _fault(f"{NAMED_NOT_WRITTEN}; take out what stands there, and replace it where it was issued")
+
+    @model_validator(mode="after")
+    def _resolvable(self, info: ValidationInfo) -> Self:
+        if (self.env is None) == (self.file is None):
+            raise _fault('write one of { env = "NAME" } and { file = "PATH" }')
+        if info.context is not None:
+            try:
+                self.reveal(info.context["environ"])
+            except SettingsError as error:
+                raise _fault(str(error)) from None
+        return self
+
+    def reveal(self, environ: Mapping[str, str]) -> str:
+        """Read the secret.
+
+        Raises:
+            SettingsError: If it cannot be had, or is none that could be sent.
+        """
+        secret = self._from_file(self.file) if self.file is not None else self._from_environment(environ)
+        if len(secret) < MIN_SECRET:
+            raise SettingsError(f"the secret has under {MIN_SECRET} characters: use a longer one")
+        if _HEADER_VALUE.fullmatch(secret) is None:
+            raise SettingsError(
+                "the secret holds characters that a header cannot carry (a line break, a space at an end, non-ASCII): "
+                "store the bare secret"
+            )
+        return secret
+
+    def _from_environment(self, environ: Mapping[str, str]) -> str:
+        assert self.env is not None
+        secret = environ.get(self.env)
+        if secret:
+            return secret
+        variable = self.env if _TELLABLE_VARIABLE.fullmatch(self.env) else "that is named here"
+        raise SettingsError(f"the environment variable {variable} is not set: set it, or name another one")
+
+    @staticmethod
+    def _from_file(path: str) -> str:
+        try:
+            return Path(path).read_text(encoding="utf-8").rstrip("\r\n")
+        except (OSError, ValueError) as error:
+            reason = (error.strerror if isinstance(error, OSError) else None) or "not a text file"
+            raise SettingsError(
+                f"the file that is named here cannot be read ({reason}): make it readable, or name another one"
+            ) from None
+
+
+class HeaderCredential(_Table):
+    """A credential that goes into a header of its own."""
+
+    name: Annotated[str, AfterValidator(_header_name)] = Field(description='a header, as in name = "X-Api-Key"')
+    value: SecretRef = Field(description='value = { env = "NAME" } or value = { file = "PATH" }')
+
+
+class Credential(_Table):
+    """What a server is shown to let us in."""
+
+    bearer: SecretRef | None = Field(None, description='bearer = { env = "NAME" }')
+    header: HeaderCredential | None = Field(
+        None, description='header = { name = "X-Api-Key", value = { env = "NAME" } }'
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _never_inline(cls, value: object) -> object:
+        if isinstance(value, Mapping | Credential):
+            return value
+        raise _fault(
+            f"a credential is named, never written: write {CREDENTIAL_FORMS}; take out what stands there, and replace "
+            "it where it was issued"
+        )
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        if (self.bearer is None) == (self.header is None):
+            raise _fault(f"write one of {CREDENTIAL_FORMS}")
+        return self
+
+    def as_header(self, environ: Mapping[str, str]) -> tuple[str, str]:
+        """The header that carries the credential: name and value.
+
+        Raises:
+            SettingsError: If the secret cannot be had any more.
+        """
+        if self.header is not None:
+            return self.header.name, self.header.value.reveal(environ)
+        assert self.bearer is not None
+        return "Authorization", f"Bearer {self.bearer.reveal(environ)}"
+
+
+# --- tables ---------------------------------------------------------------------------------------------------------
+
+
+class Temporal(_Table):
+    """Where Temporal is."""
+
+    address: HostPort = Field("127.0.0.1:7233", description='host and port, as in address = "127.0.0.1:7233"')
+    namespace: Text = Field("default", description='a namespace of Temporal, as in namespace = "default"')
+    tls: bool = Field(default=False, description="tls = true or tls = false")
+    executable: Text | None = Field(
+        None, description='the path of a `temporal` program, as in executable = "/usr/local/bin/temporal"'
+    )
+    """What the embedded Temporal runs, if not the one that is found."""
+
+
+class Worker(_Table):
+    """How much a worker takes on, and how it lets go."""
+
+    tenant: Tenant = Field("default", description='1 to 128 of A-Z a-z 0-9 . _ -, as in tenant = "acme"')
+    """Whose servers a call may use that comes from no run."""
+
+    task_queue: Text = Field("openwop-mcp", description='the name of a task queue, as in task_queue = "openwop-mcp"')
+
+    max_activities: int = Field(200, ge=1, le=10_000, description="a whole number from 1 to 10000")
+    """Calls at once. They wait for servers and cost little while they do; the number bounds sockets and memory."""
+
+    workflow_pollers: int = Field(40, ge=2, le=200, description="a whole number from 2 to 200")
+    """With the SDK's 5, new runs starve behind those under way: at 50 at once the slowest took 3.5-5 s, with 40 they
+    took 1.5-2 s. Two is the SDK's least while it caches workflows."""
+
+    activity_pollers: int = Field(10, ge=1, le=200, description="a whole number from 1 to 200")
+    """A poll brings one call. A run that starts many calls at once gets three of them without a poll; ten polls keep
+    the rest from waiting for the SDK's 5."""
+
+    heartbeat_timeout: float = Field(10.0, ge=2, le=300, description="seconds from 2 to 300")
+    """How soon a lost worker is noticed. Attempts beat about once a second, so under 2 s a busy worker looks lost."""
+
+    sticky_timeout: float = Field(2.0, ge=0.5, le=60, description="seconds from 0.5 to 60")
+    """How long a run waits for the worker that has it in memory. The SDK's 10 s are added to every loss of a worker."""
+
+    shutdown_grace: float = Field(5.0, ge=0, le=300, description="seconds from 0 to 300")
+    """What calls under way are given to end before they are cancelled; within 10 s of SIGTERM all is over."""
+
+
+class Limits(_Table):
+    """How large an answer may be."""
+
+    result_bytes: int = Field(
+        1_572_864, ge=1024, le=MAX_INLINE_RESULT, description=f"a number of bytes from 1024 to {MAX_INLINE_RESULT}"
+    )
+    """The result that is recorded. Results lie in Temporal's history, which takes 2 MiB with what is around them."""
+
+    event_bytes: int = Field(64 * 1024**2, ge=1024, le=1024**3, description="a number of bytes from 1024 to 1073741824")
+    """One event of an event stream."""
+
+    response_bytes: int = Field(
+        64 * 1024**2, ge=1024, le=1024**3, description="a number of bytes from 1024 to 1073741824"
+    )
+    """One body that is no event stream. It bounds memory, not what is recorded."""
+
+
+class Host(_Table):
+    """The REST surface."""
+
+    bind: HostPort = Field("127.0.0.1:8080", description='host and port, as in bind = "127.0.0.1:8080"')
+    workflows: Annotated[tuple[Text, ...], AsTuple] = Field((), description='folders, as in workflows = ["flows"]')
+    fixtures: bool = Field(default=False, description="fixtures = true or fixtures = false")
+    mrtr_max_rounds: int = Field(8, ge=1, le=100, description="a whole number from 1 to 100")
+    """How often one call may ask its caller for input; the SDKs of MCP stop at about as many."""
+
+
+class Key(_Table):
+    """An API key of the host: whose it is and what it may do."""
+
+    id: Text = Field(description='a name for the key, as in id = "dev"')
+    secret: SecretRef | None = Field(None, description='secret = { env = "NAME" } or secret = { file = "PATH" }')
+    sha256: Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")] | None = Field(
+        None, description="the SHA-256 of the key, 64 lower-case hexadecimal digits"
+    )
+    tenant: Tenant = Field(description='1 to 128 of A-Z a-z 0-9 . _ -, as in tenant = "acme"')
+    subject: Text = Field(description='who uses the key, as in subject = "dev"')
+    scopes: Annotated[tuple[Scope, ...], AsTuple, NotEmpty] = Field(
+        description=f'scopes = ["*"], or some of {", ".join(SCOPES)}'
+    )
+
+    @model_validator(mode="after")
+    def _one_secret(self) -> Self:
+        if (self.secret is None) == (self.sha256 is None):
+            raise _fault('write one of secret = { env = "NAME" }, secret = { file = "PATH" } and sha256 = "..."')
+        return self
+
+
+class Timeouts(_Table):
+    """Seconds that a server is given. A local tool answers at once, a remote one may compute for minutes."""
+
+    connect: Seconds = Field(5.0, le=MAX_TOTAL, description=f"seconds over 0, up to {MAX_TOTAL}")
+    first_byte: Seconds = Field(30.0, le=MAX_TOTAL, description=f"seconds over 0, up to {MAX_TOTAL}")
+    idle: Seconds = Field(60.0, le=MAX_TOTAL, description=f"seconds over 0, up to {MAX_TOTAL}")
+    total: Seconds = Field(300.0, le=MAX_TOTAL, description=f"seconds over 0, up to {MAX_TOTAL}")
+
+    def narrowed(self, seconds: float) -> Timeouts:
+        """These limits for one call that is given less: none of them over ``seconds``."""
+        return self.model_copy(
+            update={
+                "connect": min(self.connect, seconds),
+                "first_byte": min(self.first_byte, seconds),
+                "idle": min(self.idle, seconds),
+                "total": min(self.total, seconds),
+            }
+        )
+
+
+_RETRY = RetryPolicy()
+
+
+class Retry(_Table):
+    """How often a call may be tried again; see ``RetryPolicy`` for what each bounds."""
+
+    attempts: int = Field(_RETRY.attempts, ge=1, le=100, description="a whole number from 1 to 100")
+    max_wait: float = Field(_RETRY.max_wait, ge=0, le=86_400, description="seconds from 0 to 86400")
+    total: float = Field(_RETRY.total, ge=0, le=86_400, description="seconds from 0 to 86400")
+
+    @property
+    def policy(self) -> RetryPolicy:
+        """What the retry table takes."""
+        return RetryPolicy(self.attempts, self.max_wait, self.total)
+
+
+class ToolPolicy(_Table):
+    """What the host says of a tool. The defaults are those of a tool that nobody has classified."""
+
+    safety_tier: Literal["pure", "read", "write"] = Field("write", description='"pure", "read" or "write"')
+    replay_policy: Literal["deterministic", "idempotent", "non-deterministic"] = Field(
+        "non-deterministic", description='"deterministic", "idempotent" or "non-deterministic"'
+    )
+    egress: Literal["none", "safe-fetch", "host-mediated", "host-owned"] | None = Field(
+        None, description='"none", "safe-fetch", "host-mediated" or "host-owned"'
+    )
+
+    @property
+    def repeat_safe(self) -> bool:
+        """Whether a call whose outcome is unknown may be sent again."""
+        return self.safety_tier != "write" or self.replay_policy != "non-deterministic"
+
+
+class Server(_Table):
+    """An MCP server, who may use it, and what the host knows of its tools."""
+
+    url: Annotated[str, AfterValidator(_url)] = Field(
+        description='the address of its endpoint, as in url = "https://example.org/mcp"'
+    )
+    tenants: Annotated[tuple[TenantOrAll, ...], AsTuple, NotEmpty] = Field(
+        ("*",), description='tenants = ["*"], or their names: 1 to 128 of A-Z a-z 0-9 . _ - each'
+    )
+    network: Literal["public", "private", "any"] = Field("public", description='"public", "private" or "any"')
+    """Where its address must lie, so that a name cannot lead a call into the operator's own network."""
+
+    credential: Credential | None = Field(None, description=CREDENTIAL_FORMS)
+    timeouts: Timeouts = Field(Timeouts(), description="a table, as in timeouts = { connect = 5, total = 300 }")
+    retry: Retry = Field(Retry(), description="a table, as in retry = { attempts = 3 }")
+    tools: dict[Text, ToolPolicy] = Field(
+        default={}, description='tables by tool name or glob, as in [servers.ID.tools."get_*"]'
+    )
+
+    def policy(self, tool: str) -> ToolPolicy:
+        """The policy of a tool: each field from the most specific entry that has it.
+
+        An exact name goes before all globs, among them the one with the most literal characters; of two alike, the
+        one that stands later.
+        """
+        matching = [pattern for pattern in self.tools if pattern == tool or fnmatch.fnmatchcase(tool, pattern)]
+        matching.sort(key=lambda pattern: math.inf if pattern == tool else len(_GLOB.sub("", pattern)))
+        fields: dict[str, Any] = {}
+        for pattern in matching:
+            fields |= self.tools[pattern].model_dump(exclude_unset=True)
+        return ToolPolicy(**fields)
+
+
+class Settings(_Table):
+    """All settings of worker and host."""
+
+    temporal: Temporal = Field(Temporal(), description="a table, as in [temporal]")
+    worker: Worker = Field(Worker(), description="a table, as in [worker]")
+    limits: Limits = Field(Limits(), description="a table, as in [limits]")
+    host: Host = Field(Host(), description="a table, as in [host]")
+    keys: Annotated[tuple[Key, ...], AsTuple] = Field((), description="tables, each as in [[keys]]")
+    servers: dict[ServerId, Server] = Field(default={}, description="tables by server id, as in [servers.weather]")
+
+    def server(self, server_id: str, tenant: str) -> Server | None:
+        """The server of that id, if the tenant may use it."""
+        server = self.servers.get(server_id)
+        if server is None or not {"*", tenant} & set(server.tenants):
+            return None
+        return server
+
+
+# --- loading --------------------------------------------------------------------------------------------------------
+
+Place = tuple[str | int, ...]
+
+
+def load(path: str | None, *, environ: Mapping[str, str]) -> Settings:
+    """Read and check the settings.
+
+    Args:
+        path: The file that was named; None for the default one, which need not exist.
+        environ: The environment: values that win over the file's, and secrets.
+
+    Raises:
+        SettingsError: With all faults, one a line.
+    """
+    file = path if path is not None else DEFAULT_FILE
+    written = _read_file(file, required=path is not None)
+    data, origins = _overlay(written, environ)
+    faults = [f"{_source(where, origins, written, file)}: {_dotted(where)}: {what}" for where, what in _same_id(data)]
+    try:
+        settings = Settings.model_validate(data, context={"environ": environ})
+    except ValidationError as error:
+        details = error.errors(include_url=False, include_context=False, include_input=False)
+        faults += [_line(detail, origins, written, file) for detail in details]
+    if faults:
+        raise SettingsError("\n".join(dict.fromkeys(escape(line) for line in faults)))
+    return settings
+
+
+def _read_file(file: str, *, required: bool) -> dict[str, Any]:
+    try:
+        text = Path(file).read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        if not required:
+            return {}
+        raise SettingsError(escape(f"{file}: there is no such file: write --config with the path of one")) from None
+    except OSError as error:
+        raise SettingsError(escape(f"{file}: cannot be read ({error.strerror}): make it a readable file")) from None
+    except UnicodeDecodeError:
+        raise SettingsError(escape(f"{file}: not UTF-8: save it as UTF-8 text")) from None
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(escape(f"{file}: {_syntax(text, str(error))}")) from None
+
+
+def _same_id(data: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
+    """Keys that share an id. Looked for here and not in the model, where one bad key would hide it."""
+    seen: set[str] = set()
+    keys = data.get("keys")
+    for index, key in enumerate(keys if isinstance(keys, list) else []):
+        identity = key.get("id") if isinstance(key, dict) else None
+        if not isinstance(identity, str):
+            continue
+        if identity in seen:
+            yield ("keys", index, "id"), "another key has this id: give each its own"
+        seen.add(identity)
+
+
+# --- the environment
+
+
+def _overlay(written: dict[str, Any], environ: Mapping[str, str]) -> tuple[dict[str, Any], dict[Place, str]]:
+    """The file's values with the environment's over them, and which variable each of those came from."""
+    data: dict[str, Any] = _copy(written)
+    origins: dict[Place, str] = {}
+    variables = [name for name in environ if name.startswith(ENVIRONMENT_PREFIX)]
+    # Short paths first, so that a whole table and a value in it can both be given.
+    for name in sorted(variables, key=lambda name: (name.count("__"), name)):
+        segments = name.removeprefix(ENVIRONMENT_PREFIX).split("__")
+        where = _place(data, segments, environ[name])
+        origins[where] = name
+    return data, origins
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _copy(item) for key, item in value.items()}
+    return [_copy(item) for item in value] if isinstance(value, list) else value
+
+
+def _place(data: dict[str, Any], segments: Sequence[str], text: str) -> Place:
+    container: Any = data
+    annotation: Any = Settings
+    where: list[str | int] = []
+    for depth, segment in enumerate(segments):
+        key, annotation = _step(container, annotation, segment)
+        where.append(key)
+        last = depth == len(segments) - 1
+        inner = _decode(text, annotation) if last else _inner(container, key, annotation)
+        if isinstance(container, list) and isinstance(key, int) and key == len(container):
+            container.append(inner)
+        else:
+            container[key] = inner
+        container = inner
+    return tuple(where)
+
+
+def _inner(container: Any, key: str | int, annotation: Any) -> Any:
+    """The table or array at ``key`` to go on into; what is no table is replaced, since the environment wins."""
+    present = None
+    if isinstance(container, dict):
+        present = container.get(key)
+    elif isinstance(key, int) and key < len(container):
+        present = container[key]
+    if isinstance(present, dict | list):
+        return present
+    return [] if _shape(annotation)[0] is tuple else {}
+
+
+def _step(container: Any, annotation: Any, segment: str) -> tuple[str | int, Any]:
+    """Which key a segment means, and what belongs there; an unknown one is kept for validation to refuse."""
+    kind, arguments = _shape(annotation)
+    if isinstance(container, list):
+        if segment.isdecimal() and int(segment) <= len(container):
+            return int(segment), arguments[0] if kind is tuple else None
+        return len(container), None
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        field = kind.model_fields.get(segment.lower())
+        return segment.lower(), field.annotation if field is not None else None
+    value = arguments[1] if kind is dict else None
+    return _name(container, segment), value
+
+
+def _name(container: Mapping[str, Any], segment: str) -> str:
+    """A server id or tool name as the file spells it: a variable's name has neither `-` nor `.`, and often no case."""
+    if segment in container:
+        return segment
+    folded = segment.lower()
+    for name in container:
+        if re.sub(r"[-.]", "_", name.lower()) == folded:
+            return name
+    return folded if segment.isupper() else segment
+
+
+def _shape(annotation: Any) -> tuple[Any, tuple[Any, ...]]:
+    """What an annotation is without ``Annotated`` and ``| None``: its class or origin, and its arguments."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return _shape(get_args(annotation)[0])
+    if origin in {Union, types.UnionType}:
+        return _shape(next(item for item in get_args(annotation) if item is not types.NoneType))
+    return (annotation, ()) if origin is None else (origin, get_args(annotation))
+
+
+def _decode(text: str, annotation: Any) -> Any:
+    """A variable's value: text where text belongs, else as TOML or JSON would write it."""
+    if _shape(annotation)[0] in {str, Literal}:
+        return text
+    try:
+        value = tomllib.loads(f"value = {text}")
+    except tomllib.TOMLDecodeError:
+        pass
+    else:
+        if value.keys() == {"value"}:
+            return value["value"]
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+# --- faults
+
+
+def _source(where: Place, origins: Mapping[Place, str], written: Mapping[str, Any], file: str) -> str:
+    """Who gave the value, or where the one that is missing should stand."""
+    for length in range(len(where), 0, -1):
+        if where[:length] in origins:
+            return f"environment variable {origins[where[:length]]}"
+    # The first part of the way that the file does not have: if variables led there, one of them is the source.
+    for length in range(1, len(where) + 1):
+        if not _holds(written, where[:length]):
+            for path, name in origins.items():
+                if path[:length] == where[:length]:
+                    return f"environment variable {name}"
+            break
+    return file
+
+
+def _holds(data: Any, path: Place) -> bool:
+    for key in path:
+        try:
+            data = data[key]
+        except (LookupError, TypeError):
+            return False
+    return True
+
+
+def _line(detail: ErrorDetails, origins: Mapping[Place, str], written: Mapping[str, Any], file: str) -> str:
+    where = tuple(key for key in detail["loc"] if key != "[key]")
+    return f"{_source(where, origins, written, file)}: {_dotted(where)}: {_what(where, detail)}"
+
+
+def _dotted(where: Place) -> str:
+    return ".".join(
+        key if isinstance(key, str) and _BARE_KEY.fullmatch(key) else json.dumps(key, ensure_ascii=False)
+        for key in where
+    )
+
+
+def _model_at(where: Place) -> tuple[type[BaseModel], str | None]:
+    """What the models say of a place: the table that it is in, and the description of the nearest field above it."""
+    annotation: Any = Settings
+    table: type[BaseModel] = Settings
+    description: str | None = None
+    for key in where:
+        kind, arguments = _shape(annotation)
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            table = kind
+            field = kind.model_fields.get(str(key))
+            if field is None:
+                return table, None
+            annotation, description = field.annotation, field.description
+        else:
+            # Of a dict the values, of a tuple the items.
+            annotation = arguments[-1] if kind is dict else arguments[0]
+    return table, description
+
+
+def _what(where: Place, detail: ErrorDetails) -> str:
+    if detail["type"] == "fault":
+        return detail["msg"]
+    table, description = _model_at(where)
+    if detail["type"] == "extra_forbidden":
+        return _unknown(str(where[-1]), table)
+    if detail["type"] == "missing":
+        return f"missing: write {description}"
+    if detail["type"].endswith("_type") or detail["type"] == "int_from_float":
+        return f"wrong type: write {description}"
+    return f"not a value for this key: write {description}"
+
+
+def _unknown(key: str, table: type[BaseModel]) -> str:
+    if table is SecretRef:
+        return f"unknown key: {NAMED_NOT_WRITTEN}"
+    close = difflib.get_close_matches(key.lower(), table.model_fields, n=1)
+    if close:
+        return f'unknown key: write "{close[0]}"'
+    if table in {Server, Credential} and _LOOKS_LIKE_CREDENTIAL.search(key):
+        return f"unknown key: a credential is named, never written: write {CREDENTIAL_FORMS}"
+    return f"unknown key: the keys here are {', '.join(table.model_fields)}"
+
+
+# --- faults of TOML itself
+
+_POSITION = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
+_DECLARED = re.compile(r"Cannot declare (\(.*\)) twice")
+_TWICE = ("Cannot overwrite", "Duplicate inline table key", "Cannot mutate immutable namespace", "Cannot redefine")
+_HEADER_LINE = re.compile(r"\s*\[\[?\s*((?:temporal|worker|limits|keys|host|servers)\b[^\]]*?)\s*\]")
+_KEY_LINE = re.compile(r"\s*([A-Za-z0-9._-]+)\s*=\s*(\{)?")
+
+
+def _syntax(text: str, message: str) -> str:
+    """Say in our words what tomllib found. Its own may repeat what was written, and seldom name the key."""
+    position = _POSITION.search(message)
+    lines = text.splitlines() or [""]
+    number = int(position[1]) if position is not None and position[1] else len(lines)
+    declared = _DECLARED.match(message)
+    if declared is not None:
+        path = tuple(str(key) for key in ast.literal_eval(declared[1]))
+        return f"{_dotted(path)}: {_twice(path)} (line {number})"
+    key = _key_near(lines[:number])
+    if message.startswith(_TWICE):
+        return (
+            f"{_dotted(key)}: {_twice(key)} (line {number})" if key else f"line {number}: a key stands twice: keep one"
+        )
+    where = f"{_dotted(key)}: " if key else ""
+    return (
+        f"{where}not TOML at line {number}: put text in double quotes, close quotes and brackets, write one "
+        "`key = value` a line"
+    )
+
+
+def _twice(path: Place) -> str:
+    if len(path) == 2 and path[0] == "servers":  # noqa: PLR2004 - servers.ID
+        return f'two servers have the id "{path[1]}": give one of them another'
+    return "stands twice: keep one"
+
+
+def _key_near(lines: Sequence[str]) -> Place:
+    """The key that is being written where the lines end, or () if that cannot be told without repeating a value."""
+    header: Place = ()
+    key: re.Match[str] | None = None
+    for line in reversed(lines):
+        if (match := _HEADER_LINE.match(line)) is not None:
+            try:
+                header = tuple(_header_path(match[1]))
+            except tomllib.TOMLDecodeError:
+                return ()
+            break
+        key = key or _KEY_LINE.match(line)
+    if key is None:
+        return header
+    place = (*header, *key[1].split("."))
+    # What looks like a key may be a line of a value, so only names of ours are repeated, and ids where a table follows.
+    if str(place[-1]) in _model_at(place)[0].model_fields or (place[:-1] == ("servers",) and key[2]):
+        return place
+    return header
+
+
+def _header_path(text: str) -> Iterator[str]:
+    table: Any = tomllib.loads(f"[{text}]")
+    while table:
+        (key,) = table
+        yield key
+        table = table[key]

@@ -1,0 +1,249 @@
+"""MCP servers, called from workflow code: OpenWOP v2, host services, ``mcp``.
+
+Each function schedules one activity and gives back exactly the bytes that the server sent. A further attempt, where one
+is safe, is scheduled here after a durable timer, so that every attempt stands in the workflow's history.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Literal
+
+from temporalio import workflow
+from temporalio.common import RawValue
+from temporalio.common import RetryPolicy as ActivityRetryPolicy
+from temporalio.exceptions import ActivityError
+
+with workflow.unsafe.imports_passed_through():
+    from openwop_mcp import failures, jsontext
+    from openwop_mcp.calls import ACTIVITY_NAMES, DEFAULT_TASK_QUEUE, NO_ARGUMENTS, CallRequest, recorded
+    from openwop_mcp.effects.decide import Again, RetryPolicy, decide
+    from openwop_mcp.effects.delivery import Delivery
+    from openwop_mcp.errors import InvalidRequestError, McpError, ResultTooLargeError
+    from openwop_mcp.verbatim import Verbatim
+
+__all__ = ("ServerHealth", "call_tool", "list_tools", "read_resource", "server_health")
+
+HEARTBEAT_TIMEOUT = timedelta(seconds=10)
+"""After this long without a beat (there is one a second) a worker counts as lost. Ten beats may be missed: a loaded
+machine or a restarting Temporal must not leave an effect in doubt."""
+
+ATTEMPT_TIMEOUT = timedelta(hours=2)
+"""Backstop for one attempt. The limits that matter are the server's ``timeouts``, of at most an hour, in the worker."""
+
+MAX_ARGUMENT_BYTES = 1_572_864
+"""Arguments over 1.5 MiB: Temporal refuses an activity's input over 2 MiB by failing the workflow task for ever."""
+
+ONE_ATTEMPT = ActivityRetryPolicy(maximum_attempts=1)
+
+Arguments = Mapping[str, Any] | bytes | Verbatim
+
+
+@dataclass(frozen=True, slots=True)
+class ServerHealth:
+    """What ``serverHealth`` says of a server.
+
+    Attributes:
+        state: Whether it can be reached at a revision that this client speaks.
+        discover: The server's DiscoverResult, if one was received.
+        record: The whole answer as history holds it.
+    """
+
+    state: Literal["reachable", "unreachable", "incompatible"]
+    discover: Verbatim | None
+    record: Verbatim
+
+
+async def call_tool(
+    server_id: str,
+    name: str,
+    arguments: Arguments | None = None,
+    *,
+    idempotency_key: str | None = None,
+    timeout: timedelta | None = None,
+    retry: RetryPolicy | None = None,
+    task_queue: str = DEFAULT_TASK_QUEUE,
+    heartbeat_timeout: timedelta = HEARTBEAT_TIMEOUT,
+) -> Verbatim:
+    """Call a tool (``tools/call``).
+
+    Args:
+        server_id: The server, by its id in the worker's settings.
+        name: The tool.
+        arguments: A mapping, or the JSON text of an object, which is sent byte for byte.
+        idempotency_key: A key of your own for this effect.
+        timeout: Total time for one attempt, where it is to be less than the server's ``timeouts.total``.
+        retry: Limits of further attempts in place of the server's. They never make a repeat safe.
+        task_queue: Queue of the worker that has the pack; with ``McpPlugin`` the workflow's own is used by itself.
+        heartbeat_timeout: How long a worker may be silent before it counts as lost.
+
+    Returns:
+        The server's ``CallToolResult``, unaltered, also where ``is_error`` is true.
+
+    Raises:
+        McpCallError: There is no result. ``code`` and ``delivery`` say why and what is known of the effect.
+    """
+    request = CallRequest(
+        "callTool",
+        server_id,
+        name=name,
+        idempotency_key=idempotency_key,
+        timeout=_seconds(timeout),
+        retry=retry,
+    )
+    return await _call(request, _text(arguments), task_queue, heartbeat_timeout)
+
+
+async def list_tools(
+    server_id: str,
+    cursor: str | None = None,
+    *,
+    timeout: timedelta | None = None,
+    retry: RetryPolicy | None = None,
+    task_queue: str = DEFAULT_TASK_QUEUE,
+    heartbeat_timeout: timedelta = HEARTBEAT_TIMEOUT,
+) -> Verbatim:
+    """Read one page of a server's tools (``tools/list``), unaltered. Pages are never merged.
+
+    Args:
+        server_id: As in :func:`call_tool`, like the arguments not listed here.
+        cursor: The ``nextCursor`` of the page before; any string is forwarded, the empty one included.
+        timeout: As in :func:`call_tool`.
+        retry: As in :func:`call_tool`.
+        task_queue: As in :func:`call_tool`.
+        heartbeat_timeout: As in :func:`call_tool`.
+
+    Raises:
+        McpCallError: There is no page.
+    """
+    request = CallRequest("listTools", server_id, cursor=cursor, timeout=_seconds(timeout), retry=retry)
+    return await _call(request, None, task_queue, heartbeat_timeout)
+
+
+async def read_resource(
+    server_id: str,
+    uri: str,
+    *,
+    timeout: timedelta | None = None,
+    retry: RetryPolicy | None = None,
+    task_queue: str = DEFAULT_TASK_QUEUE,
+    heartbeat_timeout: timedelta = HEARTBEAT_TIMEOUT,
+) -> Verbatim:
+    """Read a resource (``resources/read``), unaltered.
+
+    Args:
+        server_id: As in :func:`call_tool`, like the arguments not listed here.
+        uri: The resource.
+        timeout: As in :func:`call_tool`.
+        retry: As in :func:`call_tool`.
+        task_queue: As in :func:`call_tool`.
+        heartbeat_timeout: As in :func:`call_tool`.
+
+    Raises:
+        McpCallError: There is no result.
+    """
+    request = CallRequest("readResource", server_id, uri=uri, timeout=_seconds(timeout), retry=retry)
+    return await _call(request, None, task_queue, heartbeat_timeout)
+
+
+async def server_health(
+    server_id: str,
+    *,
+    timeout: timedelta | None = None,
+    retry: RetryPolicy | None = None,
+    task_queue: str = DEFAULT_TASK_QUEUE,
+    heartbeat_timeout: timedelta = HEARTBEAT_TIMEOUT,
+) -> ServerHealth:
+    """Ask whether a server can be reached (``server/discover``, not older than its ``ttlMs``).
+
+    Args:
+        server_id: As in :func:`call_tool`.
+        timeout: As in :func:`call_tool`.
+        retry: As in :func:`call_tool`.
+        task_queue: As in :func:`call_tool`.
+        heartbeat_timeout: As in :func:`call_tool`.
+
+    Raises:
+        McpCallError: Only if the question could not be asked, such as for an unknown server id.
+    """
+    request = CallRequest("serverHealth", server_id, timeout=_seconds(timeout), retry=retry)
+    answer = await _call(request, None, task_queue, heartbeat_timeout)
+    return ServerHealth(answer.value["state"], answer.span("discover"), answer)
+
+
+async def _call(
+    request: CallRequest, arguments: bytes | None, task_queue: str, heartbeat_timeout: timedelta
+) -> Verbatim:
+    waited = 0.0
+    while True:
+        try:
+            return await _attempt(request, arguments, task_queue, heartbeat_timeout)
+        except ActivityError as error:
+            if error.failure is None:
+                raise
+            failure = failures.read(error.failure)
+            if failure.cancelled:
+                raise asyncio.CancelledError from error
+            decision = decide(failure.policy, request.attempt, waited, failure.happened)
+            if not isinstance(decision, Again):
+                raise failures.McpCallError.of(failure, decision) from error
+        if decision.wait > 0:
+            await workflow.sleep(decision.wait, summary=f"retry {_prose(request)} after {decision.wait:g} s")
+        waited += decision.wait
+        request = request.next_attempt()
+
+
+async def _attempt(
+    request: CallRequest, arguments: bytes | None, task_queue: str, heartbeat_timeout: timedelta
+) -> Verbatim:
+    given = NO_ARGUMENTS if arguments is None else arguments
+    answer: RawValue = await workflow.execute_activity(
+        ACTIVITY_NAMES[request.method],
+        args=[RawValue(failures.json_payload(request.encode())), RawValue(failures.json_payload(given))],
+        result_type=RawValue,
+        task_queue=task_queue,
+        start_to_close_timeout=ATTEMPT_TIMEOUT,
+        heartbeat_timeout=heartbeat_timeout,
+        retry_policy=ONE_ATTEMPT,
+        cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+        summary=_prose(request),
+    )
+    return recorded(answer.payload)
+
+
+def _prose(request: CallRequest) -> str:
+    about = f" {request.subject}" if request.subject else ""
+    return f"{request.method} {request.server_id}{about}"
+
+
+def _seconds(timeout: timedelta | None) -> float | None:
+    return None if timeout is None else timeout.total_seconds()
+
+
+def _text(arguments: Arguments | None) -> bytes | None:
+    """The JSON text of arguments; a fault in them fails the workflow, as a workflow task would be tried for ever."""
+    if arguments is None:
+        return None
+    try:
+        text = arguments if isinstance(arguments, bytes) else jsontext.encode(arguments)
+        jsontext.check(text)
+    except (TypeError, ValueError) as error:
+        raise _refused(InvalidRequestError(f"arguments: {error}", path="arguments")) from None
+    if len(text) > MAX_ARGUMENT_BYTES:
+        raise _refused(
+            ResultTooLargeError(
+                f"arguments of {len(text)} bytes are over the {MAX_ARGUMENT_BYTES} bytes that Temporal carries",
+                delivery=Delivery.NOT_SENT,
+                limit=MAX_ARGUMENT_BYTES,
+                setting="none",
+                size=len(text),
+            )
+        )
+    return text
+
+
+def _refused(error: McpError) -> failures.McpCallError:
+    return failures.McpCallError.of(failures.refusal(error))

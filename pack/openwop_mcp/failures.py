@@ -1,0 +1,243 @@
+"""The shape in which a failed call crosses Temporal: written by activities, read by workflows and projections.
+
+One function writes it and bounds its size, one reads it, from the failure's protobuf and never from decoded details, so
+that a JSON-RPC error keeps its bytes. Knows Temporal's failure message and nothing of activities or workflows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import temporalio.api.common.v1
+import temporalio.api.enums.v1
+import temporalio.api.failure.v1
+from temporalio.common import RawValue
+from temporalio.exceptions import ApplicationError
+
+from openwop_mcp import jsontext
+from openwop_mcp.effects.decide import Decision, Fail, Failure, InDoubt, RetryPolicy
+from openwop_mcp.effects.delivery import Delivery
+from openwop_mcp.errors import McpError, RpcError
+from openwop_mcp.verbatim import Verbatim
+
+__all__ = ("CallFailure", "McpCallError", "conclude", "json_payload", "read", "refusal", "write")
+
+MAX_MESSAGE = 1_000
+"""Characters of a failure's message. A failure over 2 MB loses its type, so nothing in it may grow with an answer."""
+
+MAX_DETAILS = 3_000
+"""Bytes of the facts: Temporal keeps about 4 kB of a failure that is not an attempt's last."""
+
+MAX_RPC_ERROR = 64 * 1024
+"""Bytes of a JSON-RPC error that travel unaltered: far under the 2 MB at which a failure is lost."""
+
+IN_DOUBT = "the effect may have happened"
+
+
+@dataclass(frozen=True, slots=True)
+class CallFailure:
+    """A failed attempt as the record holds it.
+
+    Attributes:
+        code: OpenWOP code.
+        message: Prose for people.
+        details: JSON object text, for machines; holds ``error`` (exact bytes) for a JSON-RPC error.
+        happened: What the retry table needs.
+        policy: The retry limits in force for the call.
+        cancelled: Whether the attempt ended because it was cancelled.
+    """
+
+    code: str
+    message: str
+    details: bytes
+    happened: Failure
+    policy: RetryPolicy = field(default_factory=RetryPolicy)
+    cancelled: bool = False
+
+
+def json_payload(data: bytes, **metadata: bytes) -> temporalio.api.common.v1.Payload:
+    """A payload that holds exactly ``data``, readable as JSON by every SDK."""
+    return temporalio.api.common.v1.Payload(metadata={"encoding": b"json/plain", **metadata}, data=data)
+
+
+class McpCallError(ApplicationError):
+    """A call that ended without a result, as workflow code sees it.
+
+    Left uncaught it fails the workflow; its ``type`` is the code.
+
+    Attributes:
+        code: OpenWOP error code, such as ``mcp_error`` or ``upstream_unavailable``.
+        delivery: What is known of the last attempt's request.
+        in_doubt: Whether the effect may have happened and was not tried again for that reason.
+        facts: What is known beside the message, a JSON object.
+        error: The server's JSON-RPC error, unaltered, where that is the reason.
+    """
+
+    def __init__(self, failure: CallFailure, *, in_doubt: bool) -> None:
+        super().__init__(
+            failure.message, RawValue(json_payload(failure.details)), type=failure.code, non_retryable=True
+        )
+        self.code = failure.code
+        self.delivery = failure.happened.delivery
+        self.in_doubt = in_doubt
+        self.facts = Verbatim(failure.details)
+        self.error = self.facts.span("error")
+
+    @classmethod
+    def of(cls, failure: CallFailure, decision: Decision | None = None) -> McpCallError:
+        """The error for the last attempt's failure and what the retry table said of it."""
+        return cls(failure if decision is None else conclude(failure, decision), in_doubt=isinstance(decision, InDoubt))
+
+
+def conclude(failure: CallFailure, decision: Decision) -> CallFailure:
+    """The failure of the call as a whole: that of its last attempt, and what kept it from another."""
+    if isinstance(decision, InDoubt) and IN_DOUBT not in failure.message:
+        return replace(failure, message=f"{failure.message}; {IN_DOUBT}, and it is not sent again")
+    if isinstance(decision, Fail) and decision.limit is not None:
+        setting = f"retry.{decision.limit}"
+        details = jsontext.build(
+            [
+                *((k, v) for k, v in jsontext.members(failure.details) if k != "ended"),
+                ("ended", jsontext.encode(setting)),
+            ]
+        )
+        return replace(failure, message=f"{failure.message}; not tried again (setting {setting})", details=details)
+    return failure
+
+
+def refusal(error: McpError) -> CallFailure:
+    """The failure of a call that workflow code refuses before it schedules anything."""
+    return CallFailure(
+        code=error.code,
+        message=error.message,
+        details=jsontext.encode({"delivery": error.delivery.value, **error.facts}),
+        happened=_final(error.delivery),
+    )
+
+
+def write(error: McpError, *, repeat_safe: bool, policy: RetryPolicy, **facts: object) -> ApplicationError:
+    """Turn a call's error into the failure that is recorded.
+
+    Args:
+        error: Why there is no result.
+        repeat_safe: Whether the effect may happen twice without harm.
+        policy: The retry limits in force.
+        facts: Where it happened: server id, tool name, effect id, attempt.
+    """
+    head: dict[str, object] = {
+        "code": error.code,
+        "delivery": error.delivery.value,
+        "retryable": error.retryable,
+        "repeatSafe": repeat_safe,
+        "retry": {"attempts": policy.attempts, "maxWait": policy.max_wait, "total": policy.total},
+        **{key: value for key, value in facts.items() if value is not None},
+    }
+    details = jsontext.encode({**head, **error.facts})
+    if len(details) > MAX_DETAILS:
+        details = jsontext.encode({**head, "factsBytes": len(details)})
+    payloads = [RawValue(json_payload(details))]
+    if isinstance(error, RpcError):
+        payloads.append(RawValue(json_payload(_bounded_error(error))))
+    return ApplicationError(error.message[:MAX_MESSAGE], *payloads, type=error.code, non_retryable=True)
+
+
+def _bounded_error(error: RpcError) -> bytes:
+    if len(error.error) <= MAX_RPC_ERROR:
+        return error.error
+    return jsontext.encode(
+        {"code": error.rpc_code, "message": error.message[:MAX_MESSAGE], "omittedBytes": len(error.error)}
+    )
+
+
+def read(failure: temporalio.api.failure.v1.Failure) -> CallFailure:
+    """Read a recorded failure: one written by :func:`write`, or one that Temporal made."""
+    while failure.HasField("activity_failure_info") and failure.HasField("cause"):
+        failure = failure.cause
+    if failure.HasField("application_failure_info"):
+        info = failure.application_failure_info
+        payloads = info.details.payloads
+        head = _facts(payloads[0].data) if payloads else None
+        if head is not None:
+            return _written(failure.message, payloads[0].data, head, payloads[1].data if len(payloads) > 1 else None)
+        return CallFailure(
+            code="internal_error",
+            message=_prose(info.type, failure.message),
+            details=b"{}",
+            happened=_final(Delivery.UNKNOWN),
+        )
+    if failure.HasField("timeout_failure_info"):
+        return _timed_out(failure)
+    if failure.HasField("canceled_failure_info"):
+        return CallFailure(
+            code="run_cancelled", message="cancelled", details=b"{}", happened=_final(Delivery.UNKNOWN), cancelled=True
+        )
+    return CallFailure(code="internal_error", message=failure.message, details=b"{}", happened=_final(Delivery.UNKNOWN))
+
+
+def _final(delivery: Delivery) -> Failure:
+    return Failure(code="internal_error", delivery=delivery, retryable=False, repeat_safe=True)
+
+
+def _prose(type_name: str, message: str) -> str:
+    return (f"{type_name}: {message}" if type_name else message)[:MAX_MESSAGE]
+
+
+def _facts(data: bytes) -> dict[str, object] | None:
+    try:
+        value = jsontext.decode(data)
+    except jsontext.JsonTextError:
+        return None
+    return value if isinstance(value, dict) and "delivery" in value else None
+
+
+def _written(message: str, details: bytes, head: dict[str, object], error: bytes | None) -> CallFailure:
+    if error is not None:
+        details = jsontext.build([*jsontext.members(details), ("error", error)])
+    code = str(head["code"])
+    retry_after = head.get("retryAfter")
+    return CallFailure(
+        code=code,
+        message=message,
+        details=details,
+        happened=Failure(
+            code=code,
+            delivery=Delivery(str(head["delivery"])),
+            retryable=head.get("retryable") is True,
+            repeat_safe=head.get("repeatSafe") is True,
+            retry_after=float(retry_after) if isinstance(retry_after, int | float) else None,
+        ),
+        policy=_policy(head.get("retry")),
+        cancelled=head.get("cancelled") is True,
+    )
+
+
+def _policy(value: object) -> RetryPolicy:
+    if not isinstance(value, dict):
+        return RetryPolicy()
+    return RetryPolicy(attempts=int(value["attempts"]), max_wait=float(value["maxWait"]), total=float(value["total"]))
+
+
+def _timed_out(failure: temporalio.api.failure.v1.Failure) -> CallFailure:
+    """A worker that went away. Its last beat, if it holds a claim, says that the request may have left."""
+    info = failure.timeout_failure_info
+    claim = next(
+        (head for payload in info.last_heartbeat_details.payloads if (head := _facts(payload.data)) is not None), None
+    )
+    timeout = temporalio.api.enums.v1.TimeoutType.Name(info.timeout_type).removeprefix("TIMEOUT_TYPE_").lower()
+    if claim is None:
+        delivery, repeat_safe, policy = Delivery.NOT_SENT, True, RetryPolicy()
+        message = f"the worker was lost before the request was sent ({timeout} timeout)"
+        facts: dict[str, object] = {}
+    else:
+        delivery, repeat_safe = Delivery(str(claim["delivery"])), claim.get("repeatSafe") is True
+        policy = _policy(claim.get("retry"))
+        message = f"the worker was lost while the call was under way ({timeout} timeout)"
+        facts = {key: value for key, value in claim.items() if key not in {"delivery", "repeatSafe", "retry"}}
+    details = {"service": "mcp", "delivery": delivery.value, "limit": timeout, **facts}
+    return CallFailure(
+        code="upstream_unavailable",
+        message=message,
+        details=jsontext.encode(details),
+        happened=Failure("upstream_unavailable", delivery, retryable=True, repeat_safe=repeat_safe),
+        policy=policy,
+    )

@@ -1,0 +1,135 @@
+"""The node types, by id: what each is called, what it takes and gives, and how it runs.
+
+Type ids stand in definitions and histories (an activity node's id names its activity): they are never renamed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+from pydantic import BaseModel
+
+from openwop_mcp.nodes import models
+
+__all__ = ("REGISTRY", "NodeType")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeType:
+    """One node type.
+
+    Attributes:
+        type_id: Its id in definitions; also the name of its activity.
+        title: What an editor shows.
+        category: OpenWOP's category of the node.
+        role: ``side-effect`` for everything that reaches out: a replay takes its outcome from the record.
+        config: Shape of its config.
+        inputs: Shape of its inputs.
+        outputs: Shape of its outputs.
+        run: Where it runs: in the machine, as a timer, or as an activity.
+        ambient: Inputs that are taken from the run's inputs of the same name where the node does not set them.
+        either: Inputs that may stand in the config instead; one of the two has to be there.
+        changes: Whether it can change something outside.
+    """
+
+    type_id: str
+    title: str
+    category: Literal["chat", "control", "data", "canvas", "coordination", "integration"]
+    role: Literal["pure", "side-effect"]
+    config: type[BaseModel]
+    inputs: type[BaseModel]
+    outputs: type[BaseModel]
+    run: Literal["pure", "timer", "activity"]
+    ambient: tuple[str, ...] = ()
+    either: tuple[str, ...] = ()
+    changes: bool = False
+
+
+_TYPES = (
+    NodeType("core.noop", "Do nothing", "control", "pure", models.Empty, models.Empty, models.Empty, "pure"),
+    NodeType(
+        "core.identity",
+        "Pass a value on",
+        "data",
+        "pure",
+        models.Empty,
+        models.IdentityInputs,
+        models.IdentityOutputs,
+        "pure",
+    ),
+    NodeType(
+        "core.delay",
+        "Wait",
+        "control",
+        "pure",
+        models.DelayConfig,
+        models.DelayInputs,
+        models.Empty,
+        "timer",
+        either=("delayMs",),
+    ),
+    NodeType("core.fail", "Fail", "control", "pure", models.FailConfig, models.Empty, models.Empty, "pure"),
+    NodeType(
+        "core.conformance.mcp-client",
+        "Make one MCP call (conformance)",
+        "integration",
+        "side-effect",
+        models.Empty,
+        models.McpClientInputs,
+        models.ResultOutputs,
+        "activity",
+        ambient=("method", "serverId", "name", "arguments", "cursor", "uri", "idempotencyKey"),
+        changes=True,
+    ),
+    NodeType(
+        "community.mcp.call-tool",
+        "Call an MCP tool",
+        "integration",
+        "side-effect",
+        models.ToolConfig,
+        models.CallToolInputs,
+        models.ResultOutputs,
+        "activity",
+        either=("serverId", "name"),
+        changes=True,
+    ),
+    NodeType(
+        "community.mcp.list-tools",
+        "List an MCP server's tools",
+        "integration",
+        "side-effect",
+        models.ServerConfig,
+        models.ListToolsInputs,
+        models.ResultOutputs,
+        "activity",
+        either=("serverId",),
+    ),
+    NodeType(
+        "community.mcp.read-resource",
+        "Read an MCP resource",
+        "integration",
+        "side-effect",
+        models.ResourceConfig,
+        models.ReadResourceInputs,
+        models.ResultOutputs,
+        "activity",
+        either=("serverId", "uri"),
+    ),
+    NodeType(
+        "community.mcp.server-health",
+        "Probe an MCP server",
+        "integration",
+        "side-effect",
+        models.ServerConfig,
+        models.ServerHealthInputs,
+        models.HealthOutputs,
+        "activity",
+        either=("serverId",),
+    ),
+)
+
+REGISTRY: Mapping[str, NodeType] = MappingProxyType({node_type.type_id: node_type for node_type in _TYPES})
+"""Every node type of this version, by id."""

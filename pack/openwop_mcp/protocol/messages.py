@@ -1,0 +1,246 @@
+"""JSON-RPC messages of MCP: requests put together from exact values, answers judged and their result cut out.
+
+Knows JSON-RPC and what MCP 2026-07-28 lays on it; knows no transport and nothing inside a result but its type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal
+
+from openwop_mcp import jsontext
+from openwop_mcp.effects.delivery import Delivery
+from openwop_mcp.errors import MalformedAnswerError, RpcError
+
+__all__ = (
+    "CLIENT_CAPABILITIES",
+    "CLIENT_INFO",
+    "FAULTS",
+    "HEADER_MISMATCH",
+    "INPUT_METHODS",
+    "MISSING_CAPABILITY",
+    "PROTOCOL_VERSION",
+    "UNSUPPORTED_REVISION",
+    "StreamMessage",
+    "answer",
+    "classify_stream_message",
+    "excerpt",
+    "is_input_required",
+    "request",
+)
+
+PROTOCOL_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
+"""``_meta`` key for the revision of a request."""
+
+CLIENT_INFO: Final = "io.modelcontextprotocol/clientInfo"
+"""``_meta`` key for who is asking."""
+
+CLIENT_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
+"""``_meta`` key for what the asking side can do for this one request."""
+
+HEADER_MISMATCH: Final = -32020
+"""A header is missing or differs from the body."""
+
+MISSING_CAPABILITY: Final = -32021
+"""The server needs a client capability that the request did not declare."""
+
+UNSUPPORTED_REVISION: Final = -32022
+"""The server does not speak the request's revision."""
+
+INPUT_METHODS: Final = frozenset({"tools/call", "resources/read", "prompts/get"})
+"""Methods whose result may ask for input (MCP 2026-07-28, multi round-trip requests); elsewhere that is a fault."""
+
+FAULTS: Final[Mapping[str, str]] = {
+    "invalid_utf8": "is not UTF-8",
+    "invalid_json": "is not JSON",
+    "not_an_object": "is not a JSON object",
+    "duplicate_member": "has a member of the envelope twice",
+    "not_jsonrpc": "is not JSON-RPC 2.0",
+    "both_result_and_error": "has both a result and an error",
+    "neither_result_nor_error": "has neither a result nor an error",
+    "wrong_id": "answers another request",
+    "invalid_error": "has an error without an integer code and a text message",
+    "invalid_result": "has a result that is not an object",
+    "unknown_result_type": "has a result of a type that this request cannot have",
+}
+"""What can be wrong with an answer: the closed set of words, each with how a sentence about the answer goes on."""
+
+MAX_EXCERPT = 256
+"""Characters shown of what a server sent: enough to recognise an error page, too little to hold a document."""
+
+StreamMessage = Literal["answer", "notification", "request", "other"]
+
+_ENVELOPE = frozenset({"jsonrpc", "id", "result", "error"})
+
+# With these codes the server refused the envelope, so the method never ran.
+_REFUSED = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_REVISION})
+
+# From this status on, HTTP itself says that the body is about the request that it answers.
+_ERROR_STATUS = 400
+
+
+def request(
+    request_id: int,
+    method: str,
+    params: Sequence[tuple[str, bytes]],
+    *,
+    revision: str,
+    client_info: bytes,
+    capabilities: bytes,
+    meta: Sequence[tuple[str, bytes]] = (),
+) -> bytes:
+    """Put a request's body together; every value goes in byte for byte.
+
+    Args:
+        request_id: JSON-RPC id, new for each request.
+        method: Method name.
+        params: Members of ``params`` in the order wanted; ``_meta`` is added as the last.
+        revision: Revision of MCP; the same as in the header.
+        client_info: JSON object text: who is asking.
+        capabilities: JSON object text: what the client declares for this request.
+        meta: Further members of ``_meta``.
+    """
+    own = [
+        (PROTOCOL_VERSION, jsontext.encode(revision)),
+        (CLIENT_INFO, client_info),
+        (CLIENT_CAPABILITIES, capabilities),
+    ]
+    return jsontext.build(
+        [
+            ("jsonrpc", b'"2.0"'),
+            ("id", b"%d" % request_id),
+            ("method", jsontext.encode(method)),
+            ("params", jsontext.build([*params, ("_meta", jsontext.build([*own, *meta]))])),
+        ]
+    )
+
+
+def answer(data: bytes, request_id: int, *, method: str, http_status: int) -> bytes:
+    """Judge an answer and cut the exact bytes of its result out.
+
+    Args:
+        data: The message as it came.
+        request_id: Id of the request that was sent.
+        method: Method of the request; decides which results can be.
+        http_status: Status the message came with.
+
+    Raises:
+        RpcError: if the server answered with an error.
+        MalformedAnswerError: if the message breaks JSON, JSON-RPC or MCP; the request may have taken effect.
+    """
+    envelope = _envelope(data, method)
+    if envelope.get("jsonrpc") != b'"2.0"' and _value(envelope.get("jsonrpc")) != "2.0":
+        raise _malformed("not_jsonrpc", data, method)
+    result, error = envelope.get("result"), envelope.get("error")
+    if result is not None and error is not None:
+        raise _malformed("both_result_and_error", data, method)
+    if result is None and error is None:
+        raise _malformed("neither_result_nor_error", data, method)
+    if not _is_about(envelope, request_id, http_status):
+        received = excerpt(envelope["id"]) if "id" in envelope else "none"
+        raise _malformed("wrong_id", data, method, f": expected id {request_id}, received {received}")
+    if error is not None:
+        raise _rpc_error(error, data, method, http_status)
+    if result is None or jsontext.kind(result) != "object":
+        raise _malformed("invalid_result", data, method)
+    found = jsontext.member(result, "resultType")
+    if found is not None and found != b'"complete"':
+        result_type = _value(found)
+        if not (result_type == "complete" or (result_type == "input_required" and method in INPUT_METHODS)):
+            raise _malformed("unknown_result_type", data, method, f": {excerpt(found)}")
+    return result
+
+
+def classify_stream_message(data: bytes) -> StreamMessage:
+    """Tell what a message on the stream of one request is.
+
+    What cannot be read, and what answers another request, is an answer too: :func:`answer` names its fault. Only an
+    object without any member of JSON-RPC, such as a home-made heartbeat, is ``other``.
+    """
+    try:
+        found = dict(jsontext.members(data))
+    except jsontext.JsonTextError:
+        return "answer"
+    if "method" in found:
+        return "request" if "id" in found else "notification"
+    return "answer" if "result" in found or "error" in found else "other"
+
+
+def is_input_required(result: bytes) -> bool:
+    """Tell whether a result that :func:`answer` cut out asks for input instead of giving any."""
+    found = jsontext.member(result, "resultType")
+    return found is not None and found != b'"complete"' and _value(found) == "input_required"
+
+
+def excerpt(data: bytes) -> str:
+    """Show the beginning of what a server sent, in at most 256 printable characters."""
+    # One character more than fits tells a cut; no character takes more than four bytes.
+    shown = data[: 4 * (MAX_EXCERPT + 1)].decode("utf-8", "backslashreplace")
+    escaped = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown[: MAX_EXCERPT + 1])
+    return escaped if len(escaped) <= MAX_EXCERPT else escaped[: MAX_EXCERPT - 1] + "…"
+
+
+def _envelope(data: bytes, method: str) -> dict[str, bytes]:
+    """Read the members that JSON-RPC gives meaning to, each at most once however its name is escaped."""
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        raise _malformed("invalid_utf8", data, method, f" (byte {error.start})") from None
+    try:
+        found = jsontext.members(data)
+    except jsontext.JsonTextError:
+        raise _unreadable(data, method) from None
+    envelope: dict[str, bytes] = {}
+    for name, value in found:
+        if name in _ENVELOPE:
+            if name in envelope:
+                raise _malformed("duplicate_member", data, method, f": {name}")
+            envelope[name] = value
+    return envelope
+
+
+def _unreadable(data: bytes, method: str) -> MalformedAnswerError:
+    try:
+        jsontext.check(data)
+    except jsontext.JsonTextError as error:
+        return _malformed("invalid_json", data, method, f" (byte {error.position})")
+    return _malformed("not_an_object", data, method)
+
+
+def _is_about(envelope: Mapping[str, bytes], request_id: int, http_status: int) -> bool:
+    received = envelope.get("id")
+    if received == b"%d" % request_id:
+        return True
+    if "error" not in envelope:
+        return False
+    # A server that could not read the id sends none or null (JSON-RPC 2.0), and older ones a word of their own.
+    return received in (None, b"null") or (http_status >= _ERROR_STATUS and received.startswith(b'"'))
+
+
+def _rpc_error(error: bytes, data: bytes, method: str, http_status: int) -> RpcError | MalformedAnswerError:
+    fields = dict(jsontext.members(error)) if jsontext.kind(error) == "object" else {}
+    code, message = _value(fields.get("code")), _value(fields.get("message"))
+    if isinstance(code, float) and code.is_integer():
+        code = int(code)
+    if not isinstance(code, int) or isinstance(code, bool) or not isinstance(message, str):
+        return _malformed("invalid_error", data, method)
+    return RpcError(
+        f"the server answered {method} with error {code}: {excerpt(message.encode('utf-8', 'backslashreplace'))}",
+        rpc_code=code,
+        error=error,
+        http_status=http_status,
+        not_processed=code in _REFUSED,
+    )
+
+
+def _value(data: bytes | None) -> Any:
+    return None if data is None else jsontext.decode(data)
+
+
+def _malformed(fault: str, data: bytes, method: str, detail: str = "") -> MalformedAnswerError:
+    return MalformedAnswerError(
+        f"the answer to {method} {FAULTS[fault]}{detail}",
+        fault=fault,
+        excerpt=excerpt(data),
+        delivery=Delivery.UNKNOWN,
+    )

@@ -1,0 +1,144 @@
+"""What passes between the state machine and whoever carries a run out: commands one way, facts the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from openwop_mcp.failures import CallFailure
+
+__all__ = (
+    "CancelNode",
+    "CancelRequested",
+    "CancelRun",
+    "Command",
+    "CompleteRun",
+    "ContinueAsNew",
+    "DrainRequested",
+    "Fact",
+    "FailRun",
+    "NodeFailed",
+    "NodeSucceeded",
+    "ScheduleNode",
+    "StartTimer",
+    "TimerFired",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleNode:
+    """Schedule one attempt of a node's activity.
+
+    Attributes:
+        ordinal: Names this attempt in the facts; unique in the run, also across continue-as-new.
+        node_id: The node.
+        type_id: The activity's name.
+        attempt: 1 for the first.
+        config: The node's config as the definition has it.
+        inputs: The node's inputs as one JSON object.
+    """
+
+    ordinal: int
+    node_id: str
+    type_id: str
+    attempt: int
+    config: bytes
+    inputs: bytes
+
+    @property
+    def activity_id(self) -> str:
+        """The activity's id in Temporal; by it the projection knows the attempt again."""
+        return f"{self.node_id}:{self.attempt}"
+
+
+@dataclass(frozen=True, slots=True)
+class StartTimer:
+    """Start a timer of more than no time; ``node_id`` is None for what concerns the whole run."""
+
+    ordinal: int
+    seconds: float
+    purpose: Literal["delay", "retry", "cancel-grace"]
+    node_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CancelNode:
+    """Cancel the activity or timer of that ordinal. An activity's answer is still waited for, a timer's is not."""
+
+    ordinal: int
+
+
+@dataclass(frozen=True, slots=True)
+class CompleteRun:
+    """End the run as completed; ``result`` refers to the outputs and holds none."""
+
+    result: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class FailRun:
+    """End the run as failed."""
+
+    code: str
+    message: str
+    details: bytes
+    node_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRun:
+    """End the run as cancelled."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContinueAsNew:
+    """Go on in a new Temporal run that starts with ``state``."""
+
+    state: bytes
+
+
+Command = ScheduleNode | StartTimer | CancelNode | CompleteRun | FailRun | CancelRun | ContinueAsNew
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSucceeded:
+    """An activity gave a result: the server's bytes. ``at`` is in seconds since 1970, here and below."""
+
+    ordinal: int
+    result: bytes
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFailed:
+    """An activity ended without a result."""
+
+    ordinal: int
+    failure: CallFailure
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class TimerFired:
+    """A timer ran out."""
+
+    ordinal: int
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequested:
+    """Someone asked for the run to be cancelled."""
+
+    reason: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class DrainRequested:
+    """Temporal suggests a continue-as-new. Comes with other facts, never alone."""
+
+    at: float
+
+
+Fact = NodeSucceeded | NodeFailed | TimerFired | CancelRequested | DrainRequested

@@ -1,0 +1,748 @@
+"""The run's state machine: facts in, commands and events out. It drives the live workflow and the projection alike.
+
+Pure: no clock, no Temporal, no I/O. The outcome of a batch of facts does not depend on their order in it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from openwop_mcp import jsontext, nodes
+from openwop_mcp.effects.decide import Again, RetryPolicy, decide
+from openwop_mcp.effects.delivery import Delivery
+from openwop_mcp.failures import CallFailure, conclude
+from openwop_mcp.runs import definition as definitions
+from openwop_mcp.runs import values
+from openwop_mcp.runs.commands import (
+    CancelNode,
+    CancelRequested,
+    CancelRun,
+    Command,
+    CompleteRun,
+    ContinueAsNew,
+    DrainRequested,
+    Fact,
+    FailRun,
+    NodeFailed,
+    NodeSucceeded,
+    ScheduleNode,
+    StartTimer,
+    TimerFired,
+)
+from openwop_mcp.runs.definition import Connection, Definition, DefinitionError, Operand, Port, SourceOutput, Static
+from openwop_mcp.runs.graph import UNSETTLED, GraphEdge, GraphNode, Says, Status, graph, rule_holds
+from openwop_mcp.runs.start import RunStart
+
+__all__ = (
+    "CancelNode",
+    "CancelRequested",
+    "CancelRun",
+    "Command",
+    "CompleteRun",
+    "ContinueAsNew",
+    "DrainRequested",
+    "Emit",
+    "Fact",
+    "FailRun",
+    "NodeFailed",
+    "NodeSucceeded",
+    "RunMachine",
+    "ScheduleNode",
+    "StartTimer",
+    "TimerFired",
+)
+
+CANCEL_GRACE = 3.0
+"""Seconds that a cancelled run waits for its activities; OpenWOP expects the end of the run within five."""
+
+MAX_STATE = 1_000_000
+"""Bytes of state that a continue-as-new may carry: half of what Temporal takes in one payload."""
+
+Emit = Callable[[int, str, str | None, bytes, int], None]
+"""Takes an event: sequence, type, node id, payload as JSON text, milliseconds since 1970."""
+
+Members = Sequence[tuple[str, bytes]]
+Outputs = Mapping[str, bytes]
+
+_ADMITS_FAILED = ("all_complete", "any_failed")
+_NOTHING: Outputs = {}
+
+
+@dataclass(frozen=True, slots=True)
+class _Flight:
+    """Something under way: an attempt's activity, or a timer that is due at ``due``."""
+
+    purpose: Literal["call", "delay", "retry", "cancel-grace"]
+    node: GraphNode | None
+    due: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Error:
+    code: str
+    message: str
+    details: bytes = b"{}"
+    retryable: bool = False
+
+    def encode(self) -> bytes:
+        return jsontext.build(
+            [
+                ("code", jsontext.encode(self.code)),
+                ("message", jsontext.encode(self.message or self.code)),
+                ("details", self.details),
+                ("retryable", jsontext.encode(self.retryable)),
+            ]
+        )
+
+
+class _MissingInputError(Exception):
+    """An input has no value to take."""
+
+
+class RunMachine:
+    """One run.
+
+    Args:
+        start: What the run was started with; its ``state``, if it has one, is taken up.
+        inputs: JSON text of the run's inputs, as posted.
+        emit: Takes each event. None costs nothing: no payload is built.
+        carried: Outputs of sinks from the run that this one continues, for the event that ends the run.
+    """
+
+    def __init__(
+        self, start: RunStart, inputs: bytes, *, emit: Emit | None = None, carried: Mapping[str, Outputs] | None = None
+    ) -> None:
+        self._start = start
+        self._inputs = inputs
+        self._given: Members = ()
+        self._emit = emit
+        self._sinks: dict[str, Outputs] = dict(carried or {})
+        self._definition: Definition | None = None
+        self._refusal: str | None = None
+        try:
+            self._definition = definitions.parse(start.definition, source="definition", node_types=nodes.REGISTRY)
+        except DefinitionError as error:
+            self._refusal = str(error)
+        try:
+            self._given = jsontext.members(inputs)
+        except jsontext.JsonTextError as error:
+            self._refusal, self._inputs = f"inputs: {error}", b"{}"
+        self._values: dict[str, bytes] = {}
+        self._nodes: dict[str, GraphNode] = {}
+        self._edges: list[GraphEdge] = []
+        self._outputs: dict[str, Outputs] = {}
+        self._build()
+
+        self._sequence = 0
+        self._ordinal = 0
+        self._now = 0
+        self._began = 0
+        self._begun = False
+        self._open = len(self._nodes)
+        self._flights: dict[int, _Flight] = {}
+        self._calls = 0
+        self._ready: deque[GraphNode] = deque()
+        self._settled: deque[GraphNode] = deque()
+        self._commands: list[Command] = []
+        self._failure: FailRun | None = None
+        self._halted = False
+        self._cancel: CancelRequested | None = None
+        self._draining = False
+        self._too_big = False
+        self._over: Command | None = None
+        self._carried_timers: list[tuple[Literal["delay", "retry"], GraphNode, float]] = []
+        if start.state is not None:
+            self._restore(start.state)
+
+    @property
+    def over(self) -> Command | None:
+        """The command that ended the run or its part before a continue-as-new, None while it goes on."""
+        return self._over
+
+    @property
+    def sinks(self) -> Mapping[str, Outputs]:
+        """Outputs of the nodes without outgoing edges, kept only where events are wanted."""
+        return self._sinks
+
+    def begin(self, at: float) -> list[Command]:
+        """Begin the run, or take it up again after a continue-as-new.
+
+        Args:
+            at: Seconds since 1970.
+        """
+        self._tick(at)
+        restored = self._begun
+        self._announce()
+        if restored:
+            self._take_up_timers()
+        else:
+            faults = self._check_values()
+            if faults:
+                self._end_failed(FailRun("validation_error", "; ".join(faults), b"{}", None))
+                return self._done()
+            for node in self._nodes.values():
+                if not node.incoming:
+                    self._make_ready(node)
+        self._advance()
+        self._conclude()
+        return self._done()
+
+    def apply(self, facts: Sequence[Fact]) -> list[Command]:
+        """Take what one workflow task brought.
+
+        Args:
+            facts: In any order. Those of an ordinal that is no longer under way are ignored.
+
+        Returns:
+            What to carry out, in this order; nothing once the run is over.
+        """
+        if self._over is not None:
+            return []
+        # A cancel is the last fact of its batch, but what the others set free does not start before it.
+        self._halted = self._halted or any(isinstance(fact, CancelRequested) for fact in facts)
+        for fact in sorted(facts, key=_rank):
+            if self._over is not None:
+                break
+            self._tick(fact.at)
+            self._take(fact)
+            self._advance()
+            self._conclude()
+        self._hand_over()
+        return self._done()
+
+    def abandon_cancelled(self, at: float, reason: str) -> None:
+        """End the log of a run that was cut off from outside: cancelled or terminated without the machine's doing."""
+        if self._over is None:
+            self._tick(at)
+            self._announce()
+            self._end_cancelled(reason)
+
+    def abandon_failed(self, at: float, code: str, message: str) -> None:
+        """End the log of a run that failed without the machine's doing."""
+        if self._over is None:
+            self._tick(at)
+            self._announce()
+            self._cancel_rest(message)
+            self._end_failed(FailRun(code, message, b"{}", None))
+
+    # --- the graph ---
+
+    def _build(self) -> None:
+        if self._definition is None:
+            return
+        self._nodes, self._edges = graph(self._definition)
+        self._values = {item.name: item.default for item in self._definition.variables if item.default is not None}
+        self._values.update(self._given)
+
+    def _check_values(self) -> list[str]:
+        if self._refusal is not None or self._definition is None:
+            return [self._refusal or "the definition cannot be run"]
+        faults = []
+        for variable in self._definition.variables:
+            value = self._values.get(variable.name)
+            if value is None:
+                if variable.required:
+                    faults.append(f"inputs.{variable.name}: write it: the workflow requires it")
+            elif not variable.admits(value):
+                faults.append(f"inputs.{variable.name}: write a JSON value of type {variable.type}")
+        return faults
+
+    # --- facts ---
+
+    def _take(self, fact: Fact) -> None:
+        match fact:
+            case DrainRequested():
+                self._draining = not self._too_big
+            case CancelRequested():
+                self._take_cancel(fact)
+            case _:
+                if fact.ordinal >= self._ordinal:
+                    raise ValueError(f"the run has no ordinal {fact.ordinal} yet")
+                flight = self._flights.pop(fact.ordinal, None)
+                if flight is None:
+                    return
+                if flight.purpose == "call":
+                    self._calls -= 1
+                if flight.node is None:
+                    self._end_cancelled(self._cancel.reason if self._cancel else "")
+                    return
+                match fact:
+                    case NodeSucceeded():
+                        self._complete(flight.node, {"result": fact.result})
+                    case NodeFailed():
+                        self._attempt_failed(flight.node, fact.failure)
+                    case TimerFired():
+                        self._timer_fired(flight)
+
+    def _take_cancel(self, fact: CancelRequested) -> None:
+        if self._cancel is not None:
+            return
+        self._cancel = fact
+        for node in self._ready:
+            if node.attempt:
+                self._cancelled(node, fact.reason)
+        self._ready.clear()
+        for ordinal, flight in list(self._flights.items()):
+            self._commands.append(CancelNode(ordinal))
+            if flight.purpose != "call" and flight.node is not None:
+                del self._flights[ordinal]
+                self._cancelled(flight.node, fact.reason)
+        if self._calls:
+            self._start_timer("cancel-grace", None, CANCEL_GRACE)
+
+    def _timer_fired(self, flight: _Flight) -> None:
+        assert flight.node is not None
+        if flight.purpose == "delay":
+            self._complete(flight.node, _NOTHING)
+        else:
+            self._ready.append(flight.node)
+
+    def _attempt_failed(self, node: GraphNode, failure: CallFailure) -> None:
+        if self._cancel is not None:
+            if failure.cancelled:
+                self._cancelled(node, self._cancel.reason)
+            else:
+                self._fail(node, _error_of(failure))
+            return
+        decision = decide(self._policy(failure.policy), node.attempt, node.waited, failure.happened)
+        if not isinstance(decision, Again):
+            self._fail(node, _error_of(conclude(failure, decision)))
+            return
+        error = _error_of(failure)
+        if self._halted:
+            self._ready.append(node)
+            return
+        node.waited += decision.wait
+        self._event(
+            "node.retried",
+            node,
+            lambda: [
+                ("attempt", jsontext.encode(node.attempt)),
+                ("delayMs", jsontext.encode(max(0, round(decision.wait * 1000)))),
+                ("lastError", error.encode()),
+            ],
+        )
+        if decision.wait > 0:
+            self._start_timer("retry", node, decision.wait)
+        else:
+            self._ready.append(node)
+
+    def _policy(self, policy: RetryPolicy) -> RetryPolicy:
+        most = self._definition.max_retries if self._definition is not None else None
+        return policy if most is None else dataclasses.replace(policy, attempts=min(policy.attempts, most + 1))
+
+    # --- nodes ---
+
+    def _advance(self) -> None:
+        """Carry on from what was settled until nothing more follows without a new fact."""
+        while True:
+            while self._settled:
+                self._spread(self._settled.popleft())
+            if not self._ready or self._halted or self._draining or self._over is not None:
+                return
+            self._begin_attempt(self._ready.popleft())
+
+    def _make_ready(self, node: GraphNode) -> None:
+        node.status = Status.READY
+        self._ready.append(node)
+
+    def _begin_attempt(self, node: GraphNode) -> None:
+        first = node.attempt == 0
+        node.attempt += 1
+        node.status = Status.RUNNING
+        if first:
+            node.started = self._now
+            self._event(
+                "node.started",
+                node,
+                lambda: [
+                    ("typeId", jsontext.encode(node.spec.type.type_id)),
+                    ("attempt", b"0"),
+                ],
+            )
+        try:
+            self._perform(node, self._inputs_of(node))
+        except _MissingInputError as error:
+            self._fail(node, _Error("validation_error", str(error)))
+        except nodes.NodeError as error:
+            self._fail(node, _Error(error.code, error.message))
+
+    def _perform(self, node: GraphNode, inputs: Members) -> None:
+        spec = node.spec
+        match spec.type.run:
+            case "pure":
+                self._complete(node, nodes.evaluate(spec.type.type_id, spec.config, dict(inputs)))
+            case "timer":
+                delay = nodes.delay_ms(spec.config, dict(inputs))
+                if delay:
+                    self._start_timer("delay", node, delay / 1000)
+                else:
+                    self._complete(node, _NOTHING)
+            case "activity":
+                ordinal = self._fly(_Flight("call", node))
+                self._calls += 1
+                self._commands.append(
+                    ScheduleNode(ordinal, spec.id, spec.type.type_id, node.attempt, spec.config, jsontext.build(inputs))
+                )
+
+    def _inputs_of(self, node: GraphNode) -> Members:
+        inputs: dict[str, bytes] = {}
+        for name, port in node.spec.inputs:
+            value = self._value_of(port)
+            if value is not None:
+                inputs[name] = value
+            elif not isinstance(port, Static) and not port.optional:
+                raise _MissingInputError(f"inputs.{name}: {_absence(port)}")
+        # Absent is not null: what neither the node nor the run sets stays out.
+        for name in node.spec.type.ambient:
+            if name not in inputs and (value := self._values.get(name)) is not None:
+                inputs[name] = value
+        return list(inputs.items())
+
+    def _value_of(self, port: Port) -> bytes | None:
+        match port:
+            case Static():
+                return port.value
+            case Connection():
+                outputs = self._outputs.get(port.node_id)
+                return None if outputs is None else values.select(outputs, port.path)
+            case definitions.VariableRef():
+                return self._values.get(port.name)
+
+    def _complete(self, node: GraphNode, outputs: Outputs) -> None:
+        node.status = Status.COMPLETED
+        self._event(
+            "node.completed",
+            node,
+            lambda: [
+                ("outputs", jsontext.build(outputs.items())),
+                ("durationMs", jsontext.encode(self._now - node.started)),
+            ],
+        )
+        if self._emit is not None and not node.outgoing:
+            self._sinks[node.spec.id] = outputs
+        self._outputs[node.spec.id] = outputs
+        self._settle(node)
+
+    def _fail(self, node: GraphNode, error: _Error) -> None:
+        node.status = Status.FAILED
+        self._event(
+            "node.failed",
+            node,
+            lambda: [
+                ("error", error.encode()),
+                ("attempts", jsontext.encode(node.attempt)),
+            ],
+        )
+        handled = any(edge.spec.trigger_rule in _ADMITS_FAILED for edge in node.outgoing)
+        if not handled and self._failure is None:
+            self._failure = FailRun(error.code, error.message or error.code, error.details, node.spec.id)
+        self._settle(node)
+
+    def _cancelled(self, node: GraphNode, reason: str) -> None:
+        node.status = Status.CANCELLED
+        self._event("node.cancelled", node, lambda: _reason(reason))
+
+    def _settle(self, node: GraphNode) -> None:
+        self._open -= 1
+        if self._cancel is None:
+            self._settled.append(node)
+
+    def _spread(self, node: GraphNode) -> None:
+        """Tell the edges of a settled node how it ended, and let go of outputs that nobody needs any more."""
+        for edge in node.outgoing:
+            edge.says = self._says(node, edge)
+            edge.target.unsettled_sources -= 1
+            if edge.target.unsettled_sources == 0:
+                self._judge(edge.target)
+        for read in (*node.reads, node):
+            if read is not node:
+                read.unsettled_readers -= 1
+            if not read.unsettled_readers and read.status not in UNSETTLED:
+                self._outputs.pop(read.spec.id, None)
+
+    def _says(self, node: GraphNode, edge: GraphEdge) -> Says:
+        if node.status is Status.FAILED:
+            return Says.FAILED
+        condition = edge.spec.condition
+        if node.status is Status.SKIPPED:
+            return Says.SKIPPED
+        if condition is None:
+            return Says.SUCCESS
+        left = self._operand(condition.left, node)
+        right = None if condition.right is None else self._operand(condition.right, node)
+        return Says.SUCCESS if values.holds(condition.type, left, right) else Says.SKIPPED
+
+    def _operand(self, operand: Operand, source: GraphNode) -> bytes | None:
+        if isinstance(operand, SourceOutput):
+            return values.select(self._outputs[source.spec.id], operand.path)
+        return self._value_of(operand)
+
+    def _judge(self, node: GraphNode) -> None:
+        """Start or skip a node whose sources are all settled. Each trigger rule has to hold among its own edges."""
+        groups: dict[str, list[GraphEdge]] = {}
+        for edge in node.incoming:
+            groups.setdefault(edge.spec.trigger_rule, []).append(edge)
+        broken = next((rule for rule, edges in groups.items() if not rule_holds(rule, edges)), None)
+        if broken is None:
+            self._make_ready(node)
+            return
+        node.status = Status.SKIPPED
+        because = ", ".join(f"{edge.spec.id} {edge.says.name.lower()}" for edge in groups[broken][:3])
+        self._event(
+            "node.skipped",
+            node,
+            lambda: [
+                ("reason", jsontext.encode(f"{broken} does not hold: {because}")),
+            ],
+        )
+        self._settle(node)
+
+    # --- timers and ordinals ---
+
+    def _fly(self, flight: _Flight) -> int:
+        ordinal = self._ordinal
+        self._ordinal += 1
+        self._flights[ordinal] = flight
+        return ordinal
+
+    def _start_timer(
+        self, purpose: Literal["delay", "retry", "cancel-grace"], node: GraphNode | None, seconds: float
+    ) -> None:
+        ordinal = self._fly(_Flight(purpose, node, self._now + round(seconds * 1000)))
+        self._commands.append(StartTimer(ordinal, seconds, purpose, None if node is None else node.spec.id))
+
+    # --- the end ---
+
+    def _conclude(self) -> None:
+        """End the run where nothing is left to wait for."""
+        if self._over is not None:
+            return
+        if self._cancel is not None:
+            if not self._calls:
+                self._end_cancelled(self._cancel.reason)
+        elif self._open == 0:
+            if self._failure is not None:
+                self._end_failed(self._failure)
+            else:
+                self._end_completed()
+
+    def _hand_over(self) -> None:
+        """Go on in a new Temporal run where that was asked for and no activity is under way."""
+        if not self._draining or self._halted or self._calls or self._over is not None:
+            return
+        state = self._state()
+        if len(state) <= MAX_STATE:
+            self._over = ContinueAsNew(state)
+            return
+        # It does not get smaller by waiting, so go on here, and do not ask again at every fact.
+        self._too_big, self._draining = True, False
+        self._advance()
+        self._conclude()
+
+    def _end_completed(self) -> None:
+        assert self._definition is not None
+        ends = [node for node in self._nodes.values() if not node.outgoing and node.status is Status.COMPLETED]
+        references = {node.spec.id: {"nodeId": node.spec.id, "attempt": node.attempt} for node in ends}
+        self._event(
+            "run.completed",
+            None,
+            lambda: [
+                (
+                    "outputs",
+                    jsontext.build(
+                        (node.spec.id, jsontext.build(self._sinks.get(node.spec.id, _NOTHING).items())) for node in ends
+                    ),
+                ),
+                self._duration(),
+            ],
+        )
+        self._over = CompleteRun(jsontext.encode({"outputs": references}))
+
+    def _end_failed(self, failure: FailRun) -> None:
+        self._event(
+            "run.failed",
+            None,
+            lambda: [
+                (
+                    "error",
+                    jsontext.build(
+                        [
+                            ("code", jsontext.encode(failure.code)),
+                            ("message", jsontext.encode(failure.message)),
+                            ("details", failure.details),
+                        ]
+                    ),
+                ),
+                *([] if failure.node_id is None else [("failedNodeId", jsontext.encode(failure.node_id))]),
+                self._duration(),
+            ],
+        )
+        self._over = failure
+
+    def _end_cancelled(self, reason: str) -> None:
+        self._cancel_rest(reason)
+        self._event("run.cancelled", None, lambda: [*_reason(reason), self._duration()])
+        self._over = CancelRun()
+
+    def _cancel_rest(self, reason: str) -> None:
+        # In the order in which their answers would be taken, had there been any.
+        flying = [flight.node for flight in self._flights.values()]
+        for node in (*flying, *self._nodes.values()):
+            if node is not None and node.attempt and node.status in UNSETTLED:
+                self._cancelled(node, reason)
+
+    def _done(self) -> list[Command]:
+        commands, self._commands = self._commands, []
+        match self._over:
+            case None:
+                return commands
+            case ContinueAsNew():
+                # Timers that were to start now stand in the state.
+                return [self._over]
+            case _:
+                return [*commands, self._over]
+
+    # --- events ---
+
+    def _tick(self, at: float) -> None:
+        """Take the time of a fact. History's times go back by some milliseconds; a log's do not."""
+        self._now = max(self._now, round(at * 1000))
+
+    def _event(self, event_type: str, node: GraphNode | None, payload: Callable[[], Members]) -> None:
+        sequence = self._sequence
+        self._sequence += 1
+        if self._emit is not None:
+            node_id = None if node is None else node.spec.id
+            head = [] if node_id is None else [("nodeId", jsontext.encode(node_id))]
+            self._emit(sequence, event_type, node_id, jsontext.build([*head, *payload()]), self._now)
+
+    def _announce(self) -> None:
+        if self._begun:
+            return
+        self._begun = True
+        self._began = self._now
+        start = self._start
+        self._event(
+            "run.started",
+            None,
+            lambda: [
+                ("workflowId", self._workflow_id()),
+                ("inputs", self._inputs),
+                ("transport", jsontext.encode(start.transport)),
+                ("engineVersion", jsontext.encode(start.engine_version)),
+                ("owner", start.owner.encode()),
+                ("tags", jsontext.encode(start.tags)),
+                ("metadata", start.metadata),
+            ],
+        )
+
+    def _workflow_id(self) -> bytes:
+        if self._definition is not None:
+            return jsontext.encode(self._definition.id)
+        try:
+            return jsontext.member(self._start.definition, "id") or b'"unknown"'
+        except jsontext.JsonTextError:
+            return b'"unknown"'
+
+    def _duration(self) -> tuple[str, bytes]:
+        return "durationMs", jsontext.encode(self._now - self._began)
+
+    # --- state ---
+
+    def _state(self) -> bytes:
+        """Everything that the run needs to go on, as JSON text. Times have a fixed width: its size decides."""
+        timers = [
+            [flight.purpose, flight.node.spec.id, flight.due]
+            for flight in self._flights.values()
+            if flight.node is not None
+        ]
+        failure = self._failure
+        members = [
+            ("sequence", jsontext.encode(self._sequence)),
+            ("ordinal", jsontext.encode(self._ordinal)),
+            ("began", jsontext.encode(self._began)),
+            ("now", jsontext.encode(self._now)),
+            (
+                "nodes",
+                jsontext.encode(
+                    [[node.status.value, node.attempt, node.started, node.waited] for node in self._nodes.values()]
+                ),
+            ),
+            ("edges", jsontext.encode("".join(edge.says.value for edge in self._edges))),
+            ("ready", jsontext.encode([node.spec.id for node in self._ready])),
+            ("timers", jsontext.encode(timers)),
+            ("outputs", jsontext.build((key, jsontext.build(kept.items())) for key, kept in self._outputs.items())),
+        ]
+        if failure is not None:
+            told = [failure.code, failure.message, failure.node_id]
+            members += [("failure", jsontext.encode(told)), ("failureDetails", failure.details)]
+        return jsontext.build(members)
+
+    def _restore(self, state: bytes) -> None:
+        members = dict(jsontext.members(state))
+        told = {name: jsontext.decode(text) for name, text in members.items() if name != "outputs"}
+        self._begun = True
+        self._sequence, self._ordinal = told["sequence"], told["ordinal"]
+        self._began, self._now = told["began"], told["now"]
+        for edge, letter in zip(self._edges, told["edges"], strict=True):
+            edge.says = Says(letter)
+            if edge.says is not Says.NOTHING:
+                edge.target.unsettled_sources -= 1
+        for node, (letter, attempt, started, waited) in zip(self._nodes.values(), told["nodes"], strict=True):
+            node.status, node.attempt, node.started, node.waited = Status(letter), attempt, started, float(waited)
+            if node.status not in UNSETTLED:
+                self._open -= 1
+                for read in node.reads:
+                    read.unsettled_readers -= 1
+        self._ready.extend(self._nodes[node_id] for node_id in told["ready"])
+        self._outputs = {key: dict(jsontext.members(kept)) for key, kept in jsontext.members(members["outputs"])}
+        if "failure" in told:
+            code, message, node_id = told["failure"]
+            self._failure = FailRun(code, message, members["failureDetails"], node_id)
+        self._carried_timers = [
+            (purpose, self._nodes[node_id], (due - self._now) / 1000) for purpose, node_id, due in told["timers"]
+        ]
+
+    def _take_up_timers(self) -> None:
+        # What is left of a timer is counted from the state alone, so that nothing depends on when this run began.
+        for purpose, node, seconds in self._carried_timers:
+            if seconds > 0:
+                self._start_timer(purpose, node, seconds)
+            else:
+                self._timer_fired(_Flight(purpose, node))
+        self._carried_timers = []
+
+
+def _rank(fact: Fact) -> tuple[int, int, float, str]:
+    match fact:
+        case DrainRequested():
+            return 0, 0, fact.at, ""
+        case CancelRequested():
+            return 2, 0, fact.at, fact.reason
+        case _:
+            return 1, fact.ordinal, fact.at, ""
+
+
+def _absence(port: Port) -> str:
+    match port:
+        case Connection():
+            return f"node '{port.node_id}' has given no such output"
+        case definitions.VariableRef():
+            return f"variable '{port.name}' has no value"
+        case _:
+            return "no value"
+
+
+def _error_of(failure: CallFailure) -> _Error:
+    happened = failure.happened
+    may_repeat = happened.repeat_safe or happened.delivery is not Delivery.UNKNOWN
+    return _Error(failure.code, failure.message, failure.details, happened.retryable and may_repeat)
+
+
+def _reason(reason: str) -> Members:
+    return [("reason", jsontext.encode(reason))] if reason else []

@@ -1,0 +1,130 @@
+"""What a run is started with: definition, owner and options, in one payload that lets a history explain itself.
+
+Knows the payload's shape and nothing of what a run does with it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from openwop_mcp import jsontext
+
+__all__ = ("ENGINE_VERSION", "Options", "Owner", "RunStart")
+
+ENGINE_VERSION = 1
+"""Version of the state machine and the projection. A change that alters an old log is a new version."""
+
+HEARTBEAT_TIMEOUT = 10.0
+"""Seconds without a beat after which a node's worker counts as lost: ten beats."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose run it is (OpenWOP v2, identity).
+
+    Attributes:
+        tenant: The tenant.
+        subject: The subject as the host resolved it, JSON-safe.
+        workspace: The workspace, where the host has such.
+    """
+
+    tenant: str
+    subject: Mapping[str, Any]
+    workspace: str | None = None
+
+    def encode(self) -> bytes:
+        """JSON text, as events and snapshots show it."""
+        workspace = {} if self.workspace is None else {"workspace": self.workspace}
+        return jsontext.encode({"tenant": self.tenant, **workspace, "subject": self.subject})
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the host sets for a run.
+
+    Attributes:
+        heartbeat_timeout: Seconds without a beat after which a node's worker counts as lost.
+    """
+
+    heartbeat_timeout: float = HEARTBEAT_TIMEOUT
+
+
+@dataclass(frozen=True, slots=True)
+class RunStart:
+    """The first payload of ``RunWorkflow``. The second is the run's inputs, as they were posted.
+
+    Attributes:
+        run_id: The bound id, ``<tenant>/<opaque>``.
+        definition: JSON text of the workflow definition, as it was read.
+        owner: Whose run it is.
+        engine_version: The machine that this run was started with.
+        transport: How the run was asked for: ``rest``, ``mcp``, ``a2a`` or ``ui``.
+        options: What the host sets.
+        tags: Labels, echoed unchanged.
+        metadata: JSON object text, echoed unchanged.
+        state: The machine's state after a continue-as-new, else None.
+    """
+
+    run_id: str
+    definition: bytes
+    owner: Owner
+    engine_version: int = ENGINE_VERSION
+    transport: str = "rest"
+    options: Options = field(default_factory=Options)
+    tags: tuple[str, ...] = ()
+    metadata: bytes = b"{}"
+    state: bytes | None = None
+
+    def carrying(self, state: bytes) -> RunStart:
+        """The same start for the run that continues this one."""
+        return dataclasses.replace(self, state=state)
+
+    def encode(self) -> bytes:
+        """JSON text; definition, metadata and state stand in it byte for byte."""
+        members = [
+            ("runId", jsontext.encode(self.run_id)),
+            ("engineVersion", jsontext.encode(self.engine_version)),
+            ("transport", jsontext.encode(self.transport)),
+            ("owner", self.owner.encode()),
+            ("options", jsontext.encode({"heartbeatTimeout": self.options.heartbeat_timeout})),
+            ("tags", jsontext.encode(self.tags)),
+            ("metadata", self.metadata),
+            ("definition", self.definition),
+        ]
+        if self.state is not None:
+            members.append(("state", self.state))
+        return jsontext.build(members)
+
+    @classmethod
+    def decode(cls, data: bytes) -> RunStart:
+        """Read what :meth:`encode` wrote; unknown members are ignored, as they come from a newer host.
+
+        Raises:
+            ValueError: if it is no such text, or asks for a machine that this version does not have.
+        """
+        members = dict(jsontext.members(data))
+        missing = [name for name in ("runId", "engineVersion", "owner", "definition") if name not in members]
+        if missing:
+            raise ValueError(f"not the start of a run: {', '.join(missing)} is missing")
+        engine_version = jsontext.decode(members["engineVersion"])
+        if engine_version != ENGINE_VERSION:
+            raise ValueError(
+                f"the run needs engine version {engine_version}, this one has {ENGINE_VERSION}: use the version of "
+                "openwop-mcp-pack that started it"
+            )
+        owner = jsontext.decode(members["owner"])
+        options = jsontext.decode(members.get("options", b"{}"))
+        return cls(
+            run_id=jsontext.decode(members["runId"]),
+            definition=members["definition"],
+            owner=Owner(owner["tenant"], owner["subject"], owner.get("workspace")),
+            engine_version=engine_version,
+            transport=jsontext.decode(members.get("transport", b'"rest"')),
+            options=Options(float(options.get("heartbeatTimeout", HEARTBEAT_TIMEOUT))),
+            tags=tuple(jsontext.decode(members.get("tags", b"[]"))),
+            metadata=members.get("metadata", b"{}"),
+            state=members.get("state"),
+        )

@@ -1,0 +1,112 @@
+"""Questions that a graph asks of JSON values: what stands at a path, are two the same, does a condition hold.
+
+Works on exact bytes and compares numbers exactly. Knows nothing of nodes and runs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+from openwop_mcp import jsontext
+
+__all__ = ("holds", "same", "select", "tokens")
+
+_INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
+
+
+def tokens(key: str) -> tuple[str, ...]:
+    """Split a JSON Pointer (RFC 6901, starts with ``/``) into its names; any other key is one name.
+
+    Raises:
+        ValueError: if a ``~`` in a pointer stands for nothing.
+    """
+    if not key.startswith("/"):
+        return (key,)
+    if re.search(r"~(?![01])", key):
+        raise ValueError("in a JSON Pointer write ~ as ~0 and / in a name as ~1")
+    return tuple(part.replace("~1", "/").replace("~0", "~") for part in key[1:].split("/"))
+
+
+def select(members: Mapping[str, bytes], path: Sequence[str]) -> bytes | None:
+    """Cut out the value at a path of names and indexes; None if nothing stands there. An empty path is the whole."""
+    if not path:
+        return jsontext.build(members.items())
+    value = members.get(path[0])
+    for name in path[1:]:
+        if value is None:
+            return None
+        holds_now = jsontext.kind(value)
+        if holds_now == "object":
+            value = jsontext.member(value, name)
+        elif holds_now == "array" and _INDEX.fullmatch(name):
+            value = jsontext.pointer(value, (int(name),))
+        else:
+            return None
+    return value
+
+
+def holds(condition: str, left: bytes | None, right: bytes | None) -> bool:
+    """Tell whether a condition holds. None stands for an absent value, which equals nothing and is falsy."""
+    if condition in ("truthy", "falsy"):
+        return _truthy(left) is (condition == "truthy")
+    if condition == "notEquals":
+        return not holds("equals", left, right)
+    if left is None or right is None:
+        return False
+    return _COMPARISONS[condition](jsontext.decode(left), jsontext.decode(right))
+
+
+def same(left: Any, right: Any) -> bool:
+    """Tell whether two decoded values are the same JSON value: 1, 1.0 and 1e0 are, 1 and true are not."""
+    pairs = [(left, right)]
+    while pairs:
+        one, other = pairs.pop()
+        if isinstance(one, dict):
+            if not isinstance(other, dict) or one.keys() != other.keys():
+                return False
+            pairs.extend((value, other[name]) for name, value in one.items())
+        elif isinstance(one, list):
+            if not isinstance(other, list) or len(one) != len(other):
+                return False
+            pairs.extend(zip(one, other, strict=True))
+        elif _is_number(one):
+            if not _is_number(other) or _exact(one) != _exact(other):
+                return False
+        elif type(one) is not type(other) or one != other:
+            return False
+    return True
+
+
+def _truthy(data: bytes | None) -> bool:
+    if data is None:
+        return False
+    value = jsontext.decode(data)
+    return bool(value) if not _is_number(value) else _exact(value) != 0
+
+
+def _contains(whole: Any, part: Any) -> bool:
+    if isinstance(whole, str):
+        return isinstance(part, str) and part in whole
+    return isinstance(whole, list) and any(same(element, part) for element in whole)
+
+
+def _matches(text: Any, pattern: Any) -> bool:
+    return isinstance(text, str) and isinstance(pattern, str) and re.search(pattern, text) is not None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+
+
+def _exact(value: float | Decimal) -> Decimal:
+    # A float prints as the shortest decimal that reads back as it, which is how its text was spelled; the exact
+    # binary value is nothing that anyone wrote.
+    if isinstance(value, Decimal):
+        return value
+    return Decimal(value) if isinstance(value, int) else Decimal(str(value))
+
+
+_COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {"equals": same, "contains": _contains, "regex": _matches}

@@ -1,0 +1,34 @@
+"""Failures of calls as Temporal records them."""
+
+from __future__ import annotations
+
+import json
+
+from temporalio.api.failure.v1 import Failure
+
+from openwop_mcp.failures import json_payload
+
+
+def call_failure(
+    *,
+    delivery: str = "not_sent",
+    retryable: bool = True,
+    repeat_safe: bool = True,
+    message: str = "no answer",
+    code: str = "upstream_unavailable",
+    attempts: int = 3,
+    retry_after: float | None = None,
+) -> Failure:
+    """The failure of an attempt."""
+    facts = {
+        "code": code,
+        "delivery": delivery,
+        "retryable": retryable,
+        "repeatSafe": repeat_safe,
+        "retry": {"attempts": attempts, "maxWait": 10, "total": 15},
+        **({} if retry_after is None else {"retryAfter": retry_after}),
+    }
+    failure = Failure(message=message)
+    failure.application_failure_info.type = code
+    failure.application_failure_info.details.payloads.append(json_payload(json.dumps(facts).encode()))
+    return failure

@@ -1,0 +1,188 @@
+"""A model of what Temporal does with a run: carries out the machine's commands and writes the history of it.
+
+Activities and timers end when the test says so; each workflow task takes up what happened since the one before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import temporalio.api.enums.v1 as enums
+import temporalio.api.history.v1 as history
+from temporalio.api.failure.v1 import Failure
+
+from openwop_mcp import failures
+from openwop_mcp.runs.machine import (
+    CancelNode,
+    CancelRequested,
+    CancelRun,
+    Command,
+    CompleteRun,
+    ContinueAsNew,
+    DrainRequested,
+    Fact,
+    FailRun,
+    NodeFailed,
+    NodeSucceeded,
+    RunMachine,
+    ScheduleNode,
+    StartTimer,
+    TimerFired,
+)
+from openwop_mcp.runs.start import RunStart
+
+BEGINNING = 1_790_000_000_000
+"""Milliseconds since 1970 at which every modelled run begins."""
+
+
+def event(event_id: int, name: str, at: int, **attributes: Any) -> history.HistoryEvent:
+    """A history event by the name of its attributes' field, without the suffix."""
+    made = history.HistoryEvent(event_id=event_id, event_type=getattr(enums.EventType, f"EVENT_TYPE_{name.upper()}"))
+    made.event_time.FromMilliseconds(at)
+    field = getattr(made, f"{name}_event_attributes")
+    field.SetInParent()
+    for key, value in attributes.items():
+        target = getattr(field, key)
+        if isinstance(value, str | int | bytes | bool):
+            setattr(field, key, value)
+        elif isinstance(value, list):
+            target.payloads.extend(failures.json_payload(data) for data in value)
+        else:
+            target.CopyFrom(value)
+    return made
+
+
+class TemporalModel:
+    """One run: the live machine, what is under way, and the histories, one for each Temporal run."""
+
+    def __init__(self, start: RunStart, inputs: bytes = b"{}", *, shuffle: Callable[[list[Fact]], list[Fact]] = list):
+        self.inputs = inputs
+        self.shuffle = shuffle
+        self.log: list[tuple[int, str, str | None, bytes, int]] = []
+        self.histories: list[list[history.HistoryEvent]] = []
+        self.under_way: dict[int, ScheduleNode | StartTimer] = {}
+        self.commands: list[Command] = []
+        self.now = BEGINNING
+        self.over = False
+        self._queue: list[Fact] = []
+        self._begun_by: dict[int, int] = {}
+        self._sinks: Any = {}
+        self._open(start)
+
+    def _open(self, start: RunStart) -> None:
+        self.start = start
+        self.machine = RunMachine(start, self.inputs, emit=lambda *told: self.log.append(told), carried=self._sinks)
+        self.quiet = RunMachine(start, self.inputs)
+        self.histories.append([])
+        self.under_way.clear()
+        self._queue.clear()
+        number = len(self.histories)
+        self._append(
+            "workflow_execution_started",
+            input=[start.encode(), self.inputs],
+            original_execution_run_id=f"00000000-0000-4000-8000-{number:012}",
+        )
+        begin = self._at()
+        self._task(lambda machine: machine.begin(begin))
+
+    def _append(self, name: str, **attributes: Any) -> int:
+        events = self.histories[-1]
+        events.append(event(len(events) + 1, name, self.now, **attributes))
+        return len(events)
+
+    def _at(self) -> float:
+        return self.now / 1000
+
+    # --- what happens ---
+
+    def succeed(self, ordinal: int, result: bytes = b'{"content":[]}') -> None:
+        del self.under_way[ordinal]
+        self._append("activity_task_completed", scheduled_event_id=self._begun_by[ordinal], result=[result])
+        self._queue.append(NodeSucceeded(ordinal, result, self._at()))
+
+    def fail(self, ordinal: int, failure: Failure) -> None:
+        del self.under_way[ordinal]
+        self._append("activity_task_failed", scheduled_event_id=self._begun_by[ordinal], failure=failure)
+        self._queue.append(NodeFailed(ordinal, failures.read(failure), self._at()))
+
+    def cancelled(self, ordinal: int) -> None:
+        """The activity ends as cancelled."""
+        del self.under_way[ordinal]
+        self._append("activity_task_canceled", scheduled_event_id=self._begun_by[ordinal])
+        failure = Failure()
+        failure.canceled_failure_info.SetInParent()
+        self._queue.append(NodeFailed(ordinal, failures.read(failure), self._at()))
+
+    def fire(self, ordinal: int) -> None:
+        del self.under_way[ordinal]
+        self._append("timer_fired", started_event_id=self._begun_by[ordinal])
+        self._queue.append(TimerFired(ordinal, self._at()))
+
+    def request_cancel(self, reason: str = "enough") -> None:
+        self._append("workflow_execution_cancel_requested", cause=reason)
+        self._queue.append(CancelRequested(reason, self._at()))
+
+    # --- workflow tasks ---
+
+    def task(self, *, suggest: bool = False) -> None:
+        """One workflow task with what is new, if anything is."""
+        if self.over or not self._queue:
+            return
+        facts, self._queue = self._queue, []
+        if suggest:
+            facts.append(DrainRequested(self._at()))
+        facts = self.shuffle(facts)
+        self._task(lambda machine: machine.apply(facts), suggest=suggest)
+
+    def _task(self, run: Callable[[RunMachine], list[Command]], *, suggest: bool = False) -> None:
+        started = self._append("workflow_task_started", suggest_continue_as_new=suggest)
+        self.commands = run(self.machine)
+        assert run(self.quiet) == self.commands
+        completed = self._append("workflow_task_completed", started_event_id=started)
+        gone = {command.ordinal for command in self.commands if isinstance(command, CancelNode)}
+        for command in self.commands:
+            self._carry_out(command, completed, gone)
+
+    def _carry_out(self, command: Command, completed: int, gone: set[int]) -> None:
+        match command:
+            case ScheduleNode():
+                self._begun_by[command.ordinal] = self._append(
+                    "activity_task_scheduled", activity_id=command.activity_id
+                )
+                self.under_way[command.ordinal] = command
+            case StartTimer():
+                assert command.seconds > 0
+                if command.ordinal not in gone:
+                    self._begun_by[command.ordinal] = self._append(
+                        "timer_started", workflow_task_completed_event_id=completed
+                    )
+                    self.under_way[command.ordinal] = command
+            case CancelNode():
+                if isinstance(self.under_way.get(command.ordinal), StartTimer):
+                    del self.under_way[command.ordinal]
+            case CompleteRun():
+                self._close("workflow_execution_completed")
+            case FailRun():
+                self._close("workflow_execution_failed", failure=Failure(message=command.message))
+            case CancelRun():
+                self._close("workflow_execution_canceled")
+            case ContinueAsNew():
+                self._append("workflow_execution_continued_as_new")
+                self._sinks = self.machine.sinks
+                self._open(self.start.carrying(command.state))
+
+    def _close(self, name: str, **attributes: Any) -> None:
+        self._append(name, **attributes)
+        self.over = True
+
+    # --- looking ---
+
+    @property
+    def types(self) -> list[str]:
+        """The log as ``type node``."""
+        return [f"{told[1]} {told[2]}" if told[2] else told[1] for told in self.log]
+
+    def ordinal(self, node_id: str) -> int:
+        """The ordinal under which a node is under way."""
+        return next(ordinal for ordinal, command in self.under_way.items() if command.node_id == node_id)

@@ -1,0 +1,295 @@
+"""Definitions: what is kept of them, and how each fault reads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from openwop_mcp.nodes import REGISTRY
+from openwop_mcp.runs.definition import (
+    Connection,
+    Definition,
+    DefinitionError,
+    SourceOutput,
+    Static,
+    VariableRef,
+    parse,
+)
+from tests.support.graphs import edge, node, workflow
+
+FIXTURES = Path(__file__).parents[3] / "examples" / "fixtures"
+
+
+def parsed(definition: dict[str, Any] | bytes) -> Definition:
+    text = definition if isinstance(definition, bytes) else json.dumps(definition).encode()
+    return parse(text, source="flow.json", node_types=REGISTRY)
+
+
+def faults(definition: dict[str, Any] | bytes) -> tuple[str, ...]:
+    with pytest.raises(DefinitionError) as caught:
+        parsed(definition)
+    return caught.value.faults
+
+
+@pytest.mark.parametrize("path", sorted(FIXTURES.glob("*.json")), ids=lambda path: path.stem)
+def test_every_fixture_is_a_definition_named_by_its_file(path: Path) -> None:
+    assert parsed(path.read_bytes()).id == path.stem
+
+
+def test_literals_keep_their_exact_bytes() -> None:
+    text = json.dumps(
+        workflow(
+            [node("a", inputs={"arguments": {"type": "static", "value": "@1"}}), node("b")],
+            [edge("a", "b", condition={"type": "equals", "left": "result.n", "right": "@2"})],
+            [{"name": "v", "type": "object", "defaultValue": "@3"}],
+        )
+    ).encode()
+    arguments, right, default = b'{ "n":1.10, "n":1.1 }', b"123456789012345678901234", b'{"e": "\\u00e9"}'
+    text = text.replace(b'"@1"', arguments).replace(b'"@2"', right).replace(b'"@3"', default)
+    definition = parsed(text)
+    assert definition.raw == text
+    assert definition.nodes[0].inputs == (("arguments", Static(arguments)),)
+    assert definition.nodes[0].config == b'{"serverId": "weather", "name": "get"}'
+    assert definition.variables[0].default == default
+    condition = definition.edges[0].condition
+    assert condition is not None
+    assert condition.left == SourceOutput(("result", "n"))
+    assert condition.right == Static(right)
+
+
+def test_ports_are_literals_variables_and_connections() -> None:
+    inputs = {
+        "arguments": {"type": "connection", "nodeId": "a", "outputKey": "/result/structuredContent", "optional": True},
+        "idempotencyKey": {"type": "variable", "variableName": "key"},
+    }
+    definition = parsed(
+        workflow([node("a"), node("b", inputs=inputs)], [edge("a", "b")], [{"name": "key", "type": "string"}])
+    )
+    assert definition.nodes[1].inputs == (
+        ("arguments", Connection("a", ("result", "structuredContent"), optional=True)),
+        ("idempotencyKey", VariableRef("key")),
+    )
+
+
+def test_a_left_operand_is_a_path_a_port_or_the_edges_source_output() -> None:
+    lefts: list[dict[str, Any]] = [
+        {"left": "result.isError"},
+        {"left": "/result/a~1b"},
+        {"left": {"type": "variable", "variableName": "v"}},
+        {},
+        {"left": 1.5},
+    ]
+    operands = []
+    for left in lefts:
+        definition = parsed(
+            workflow(
+                [node("a"), node("b")],
+                [edge("a", "b", condition={"type": "truthy", **left})],
+                [{"name": "v", "type": "string"}],
+            )
+        )
+        condition = definition.edges[0].condition
+        assert condition is not None
+        operands.append(condition.left)
+    assert operands == [
+        SourceOutput(("result", "isError")),
+        SourceOutput(("result", "a/b")),
+        VariableRef("v"),
+        SourceOutput(()),
+        Static(b"1.5"),
+    ]
+
+
+def test_a_source_output_is_where_the_left_operand_begins() -> None:
+    edges = [edge("a", "b", sourceOutput="result", condition={"type": "truthy", "left": "isError"})]
+    condition = parsed(workflow([node("a"), node("b")], edges)).edges[0].condition
+    assert condition is not None
+    assert condition.left == SourceOutput(("result", "isError"))
+
+
+def test_settings_bound_the_run() -> None:
+    definition = parsed(workflow([node("a")], settings={"timeout": 5000, "maxRetries": 2}))
+    assert (definition.timeout_ms, definition.max_retries) == (5000, 2)
+    assert parsed(workflow([node("a")], settings={"timeout": 0})).timeout_ms is None
+
+
+def _connected(**port: Any) -> dict[str, Any]:
+    port = {"type": "connection", "nodeId": "a", "outputKey": "result", **port}
+    return workflow([node("a"), node("b", inputs={"arguments": port})], [edge("a", "b")])
+
+
+def _conditional(**condition: Any) -> dict[str, Any]:
+    return workflow([node("a"), node("b")], [edge("a", "b", condition=condition)])
+
+
+FAULTS: dict[str, tuple[Callable[[], dict[str, Any]], str]] = {
+    "no nodes": (lambda: workflow([]), "nodes: "),
+    "an unknown member": (lambda: workflow([node("a")], colour="red"), "colour: remove it"),
+    "a missing member": (
+        lambda: workflow([{k: v for k, v in node("a").items() if k != "config"}]),
+        "nodes[0].config: write it",
+    ),
+    "a bad id": (lambda: workflow([node("a")], id="Flow"), "id: "),
+    "a member that a run would ignore": (
+        lambda: workflow([node("a", outputSensitivity={"result": True})]),
+        "nodes[0].outputSensitivity: not supported here: remove it",
+    ),
+    "a sensitive variable": (
+        lambda: workflow([node("a")], variables=[{"name": "v", "type": "string", "sensitive": True}]),
+        "variables[0].sensitive: not supported here: remove it",
+    ),
+    "a disabled node": (lambda: workflow([node("a", disabled=True)]), "nodes[0].disabled: not supported here"),
+    "an unknown node type": (lambda: workflow([node("a", "core.nothing")]), "nodes[0].typeId: there is no node type"),
+    "two nodes of one id": (
+        lambda: workflow([node("a"), node("a")]),
+        "nodes[1].id: 'a' is taken by nodes[0]: write another",
+    ),
+    "two edges of one id": (
+        lambda: workflow([node("a"), node("b")], [edge("a", "b"), edge("a", "b")]),
+        "edges[1].id: 'a>b' is taken by edges[0]",
+    ),
+    "two variables of one name": (
+        lambda: workflow([node("a")], variables=[{"name": "v", "type": "string"}] * 2),
+        "variables[1].name: 'v' is taken",
+    ),
+    "an edge from nowhere": (
+        lambda: workflow([node("a")], [edge("z", "a")]),
+        "edges[0].sourceNodeId: there is no node 'z'",
+    ),
+    "an edge to nowhere": (
+        lambda: workflow([node("a")], [edge("a", "z")]),
+        "edges[0].targetNodeId: there is no node 'z'",
+    ),
+    "a cycle": (
+        lambda: workflow([node(n) for n in "abcd"], [edge("a", "b"), edge("b", "c"), edge("c", "b"), edge("c", "d")]),
+        "edges: b -> c -> b is a cycle: remove one of its edges",
+    ),
+    "a node that follows itself": (lambda: workflow([node("a")], [edge("a", "a")]), "edges: a -> a is a cycle"),
+    "an unknown trigger rule": (
+        lambda: workflow([node("a"), node("b")], [edge("a", "b", "sometimes")]),
+        "edges[0].triggerRule: ",
+    ),
+    "a config that does not fit": (
+        lambda: workflow([node("a", config={"serverId": "no spaces", "name": "x"})]),
+        "nodes[0].config.serverId: ",
+    ),
+    "a config that has too much": (
+        lambda: workflow([node("a", "core.noop", config={"x": 1})]),
+        "nodes[0].config.x: remove it",
+    ),
+    "a setting that stands nowhere": (
+        lambda: workflow([node("a", config={"serverId": "s"})]),
+        "nodes[0].config.name: write it here or as an input",
+    ),
+    "a needed input that is missing": (
+        lambda: workflow([node("a", "core.identity")]),
+        "nodes[0].inputs.payload: write it: core.identity needs it",
+    ),
+    "an input that the type does not have": (
+        lambda: workflow([node("a", "core.noop", inputs={"x": {"type": "static", "value": 1}})]),
+        "nodes[0].inputs.x: core.noop has no such input (it has: none)",
+    ),
+    "a literal that does not fit": (
+        lambda: workflow([node("a", inputs={"arguments": {"type": "static", "value": [1]}})]),
+        "nodes[0].inputs.arguments: ",
+    ),
+    "a port of no type": (
+        lambda: workflow([node("a", inputs={"arguments": {"value": 1}})]),
+        "nodes[0].inputs.arguments: write an object with a type of static",
+    ),
+    "a port with a member too many": (
+        lambda: workflow([node("a", inputs={"arguments": {"type": "static", "value": {}, "x": 1}})]),
+        "nodes[0].inputs.arguments.x: remove it",
+    ),
+    "an expression as input": (
+        lambda: workflow([node("a", inputs={"arguments": {"type": "expression", "expression": "1+1"}})]),
+        "nodes[0].inputs.arguments.type: expressions are not supported",
+    ),
+    "a variable that is not declared": (
+        lambda: workflow([node("a", inputs={"arguments": {"type": "variable", "variableName": "v"}})]),
+        "nodes[0].inputs.arguments.variableName: there is no variable 'v': declare it",
+    ),
+    "a connection to nowhere": (lambda: _connected(nodeId="z"), "nodes[1].inputs.arguments.nodeId: there is no node"),
+    "a connection to what does not end before": (
+        lambda: workflow(
+            [node("a", inputs={"arguments": {"type": "connection", "nodeId": "b", "outputKey": "result"}}), node("b")],
+            [edge("a", "b")],
+        ),
+        "nodes[0].inputs.arguments.nodeId: no edges lead from 'b' to 'a'",
+    ),
+    "a connection to an unknown output": (
+        lambda: _connected(outputKey="/results/x"),
+        "nodes[1].inputs.arguments.outputKey: community.mcp.call-tool has no output 'results' (it has: result)",
+    ),
+    "a connection with a bad pointer": (lambda: _connected(outputKey="/result/~7"), "outputKey: in a JSON Pointer"),
+    "a default of another type": (
+        lambda: workflow([node("a")], variables=[{"name": "v", "type": "number", "defaultValue": "1"}]),
+        "variables[0].defaultValue: write a JSON value of type number",
+    ),
+    "an expression as condition": (
+        lambda: _conditional(type="expression", expression="a > b"),
+        "edges[0].condition.type: expression conditions are not supported",
+    ),
+    "a condition that compares with nothing": (
+        lambda: _conditional(type="equals", left="result"),
+        "edges[0].condition.right: write what equals compares with",
+    ),
+    "a condition on an unknown output": (
+        lambda: _conditional(type="truthy", left="output.approved"),
+        "edges[0].condition.left: community.mcp.call-tool has no output 'output'",
+    ),
+    "a pattern that is none": (
+        lambda: _conditional(type="regex", left="result", right="("),
+        "edges[0].condition.right: not a regular expression",
+    ),
+    "a pattern that is too long": (
+        lambda: _conditional(type="regex", left="result", right="a" * 257),
+        "edges[0].condition.right: write the regular expression as a string of at most 256 characters",
+    ),
+    "an operand with a member too many": (
+        lambda: _conditional(type="equals", left="result", right={"type": "static", "value": 1, "x": 1}),
+        "edges[0].condition.right.x: remove it",
+    ),
+    "an edge that would carry a value": (
+        lambda: workflow([node("a"), node("b")], [edge("a", "b", targetInput="arguments")]),
+        "edges[0].targetInput: an edge carries no value",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_named_by_file_path_and_what_to_write(name: str) -> None:
+    make, expected = FAULTS[name]
+    found = faults(make())
+    assert len(found) == 1, found
+    assert found[0].startswith("flow.json: ")
+    assert expected in found[0]
+
+
+def test_all_faults_are_listed_at_once() -> None:
+    found = faults(workflow([node("a", "core.nothing"), node("b", config={})], [edge("a", "z")]))
+    assert len(found) == 4
+
+
+def test_what_was_written_in_the_wrong_place_is_not_repeated() -> None:
+    found = faults(workflow([node("a", config={"serverId": "hunter2 hunter2", "name": 7})]))
+    assert "hunter2" not in "".join(found)
+
+
+def test_text_that_is_not_json_is_refused() -> None:
+    assert faults(b"{") == ("flow.json: not JSON: malformed or cut off (byte 0)",)
+    assert faults(b"[]")[0].startswith("flow.json: the definition: ")
+
+
+def test_a_condition_may_look_at_its_own_source_and_at_what_lies_above() -> None:
+    condition = {
+        "type": "equals",
+        "left": {"type": "connection", "nodeId": "b", "outputKey": "result"},
+        "right": {"type": "connection", "nodeId": "a", "outputKey": "result"},
+    }
+    edges = [edge("a", "b"), edge("b", "c", condition=condition)]
+    assert parsed(workflow([node("a"), node("b"), node("c")], edges)).edges[1].condition is not None

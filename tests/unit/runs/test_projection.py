@@ -1,0 +1,330 @@
+"""The projection: its log is the live run's, whatever happened in which order."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from typing import Any
+
+import pytest
+import temporalio.api.enums.v1 as enums
+from hypothesis import given
+from hypothesis import strategies as st
+from temporalio.api.history.v1 import HistoryEvent
+
+from openwop_mcp import failures
+from openwop_mcp.runs.events import TERMINAL, RunEvent
+from openwop_mcp.runs.machine import CancelRequested, NodeFailed, StartTimer
+from openwop_mcp.runs.projection import ProjectionError, Projector
+from tests.support.call_failures import call_failure
+from tests.support.graphs import RUN_ID, edge, node, start, workflow
+from tests.support.temporal_model import BEGINNING, TemporalModel, event
+
+RUN_1 = "00000000-0000-4000-8000-000000000001"
+
+
+def project(run: TemporalModel) -> list[RunEvent]:
+    projector = Projector(RUN_ID)
+    return [told for history in run.histories for told in projector.project(history)]
+
+
+def told(events: list[RunEvent]) -> list[tuple[Any, ...]]:
+    return [(item.sequence, item.type, item.node_id, item.payload) for item in events]
+
+
+def types(events: list[RunEvent]) -> list[str]:
+    return [f"{item.type} {item.node_id}" if item.node_id else item.type for item in events]
+
+
+# --- any graph, any course of events ---
+
+RULES = ["all_success", "any_success", "all_complete", "none_failed", "any_failed"]
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> dict[str, Any]:
+    count = draw(st.integers(1, 7))
+    nodes, edges = [], []
+    for index in range(count):
+        sources = draw(st.lists(st.integers(0, index - 1), max_size=3, unique=True)) if index else []
+        for source in sources:
+            condition = draw(st.sampled_from([None, None, "truthy", "falsy"]))
+            rule = draw(st.sampled_from(RULES))
+            more = {} if condition is None else {"condition": {"type": condition}}
+            edges.append(edge(f"n{source}", f"n{index}", rule, **more))
+        kind = draw(st.sampled_from(["call", "call", "call", "core.noop", "core.fail", "core.delay"]))
+        if kind == "core.delay":
+            nodes.append(node(f"n{index}", kind, config={"delayMs": draw(st.sampled_from([0, 700, 5000]))}))
+        elif kind == "call":
+            reads = draw(st.sampled_from(sources)) if sources and draw(st.booleans()) else None
+            port = {"type": "connection", "nodeId": f"n{reads}", "outputKey": "result", "optional": draw(st.booleans())}
+            is_call = reads is not None and nodes[reads]["typeId"] == "community.mcp.call-tool"
+            nodes.append(node(f"n{index}", inputs={"arguments": port} if is_call else {}))
+        else:
+            nodes.append(node(f"n{index}", kind))
+    return workflow(nodes, edges)
+
+
+@given(graphs(), st.data())
+def test_the_projected_log_is_the_live_one(definition: dict[str, Any], data: st.DataObject) -> None:
+    order = random.Random(data.draw(st.integers(0, 2**16)))
+    run = TemporalModel(start(definition), shuffle=lambda facts: order.sample(facts, len(facts)))
+    cancelling = False
+    while not run.over:
+        assert run.under_way, run.types
+        for ordinal in data.draw(st.lists(st.sampled_from(list(run.under_way)), min_size=1, unique=True)):
+            # Times in history go back now and then.
+            run.now += data.draw(st.integers(-50, 4000))
+            if isinstance(run.under_way[ordinal], StartTimer):
+                run.fire(ordinal)
+                continue
+            match data.draw(st.sampled_from(["result", "result", "failure", "retry", "cancelled"])):
+                case "result":
+                    run.succeed(ordinal, data.draw(st.sampled_from([b'{"n": 1.10}', b"{}"])))
+                case "failure":
+                    run.fail(ordinal, call_failure(retryable=False))
+                case "retry":
+                    run.fail(ordinal, call_failure(retry_after=data.draw(st.sampled_from([0, 3, 11]))))
+                case _:
+                    run.cancelled(ordinal)
+        if not cancelling and data.draw(st.integers(0, 9)) == 0:
+            cancelling = True
+            run.request_cancel()
+        run.task(suggest=data.draw(st.integers(0, 4)) == 0)
+    events = project(run)
+    assert told(events) == [entry[:4] for entry in run.log]
+    assert [item.sequence for item in events] == list(range(len(events)))
+    assert [item.timestamp for item in events] == sorted(item.timestamp for item in events)
+    assert [item.type for item in events if item.type in TERMINAL] == [events[-1].type]
+    started = [item.node_id for item in events if item.type == "node.started"]
+    ended = [item.node_id for item in events if item.type in {"node.completed", "node.failed", "node.cancelled"}]
+    assert sorted(started) == sorted(ended) == sorted(set(started))
+
+
+@given(st.permutations(range(4)), st.booleans())
+def test_the_order_in_which_a_task_brings_its_facts_changes_nothing(order: list[int], cancel: bool) -> None:
+    logs = []
+    for arrangement in ([0, 1, 2, 3], order):
+        nodes = [node(n) for n in "abcd"] + [node("t", "core.noop")]
+        edges = [edge(n, "t", "all_complete") for n in "abcd"]
+        run = TemporalModel(
+            start(workflow(nodes, edges)),
+            shuffle=lambda facts, by=arrangement: [facts[index] for index in [*by, *range(4, len(facts))]][::-1],
+        )
+        run.succeed(0, b'{"a":1}')
+        run.fail(1, call_failure(retryable=False))
+        run.fail(2, call_failure(retry_after=0))
+        run.succeed(3)
+        if cancel:
+            run.request_cancel()
+        run.task()
+        logs.append((run.log, run.commands))
+    assert logs[0] == logs[1]
+
+
+def test_events_can_be_fed_one_by_one_and_come_when_a_workflow_task_took_them_up() -> None:
+    run = TemporalModel(start(workflow([node("a")])))
+    run.succeed(0)
+    projector = Projector(RUN_ID)
+    [history] = run.histories
+    assert types(projector.project(history)) == ["run.started", "node.started a"]
+    before = len(history)
+    run.task()
+    fed = [types(projector.feed(item)) for item in history[before:]]
+    assert [item for item in fed if item] == [["node.completed a", "run.completed"]]
+
+
+def test_a_fact_that_comes_while_a_workflow_task_runs_belongs_to_the_next() -> None:
+    run = TemporalModel(start(workflow([node("a"), node("b")])))
+    projector = Projector(RUN_ID)
+    projector.project(run.histories[0])
+    at = BEGINNING + 1
+    scheduled = [
+        item.event_id
+        for item in run.histories[0]
+        if item.event_type == enums.EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED
+    ]
+    first, second = scheduled
+    projector.feed(event(10, "activity_task_completed", at, scheduled_event_id=first, result=[b"{}"]))
+    projector.feed(event(11, "workflow_task_started", at))
+    projector.feed(event(12, "activity_task_completed", at, scheduled_event_id=second, result=[b"{}"]))
+    assert types(projector.feed(event(13, "workflow_task_completed", at, started_event_id=11))) == ["node.completed a"]
+    projector.feed(event(14, "workflow_task_started", at))
+    assert types(projector.feed(event(15, "workflow_task_completed", at, started_event_id=14))) == [
+        "node.completed b",
+        "run.completed",
+    ]
+
+
+def test_a_workflow_task_that_failed_took_nothing_up() -> None:
+    run = TemporalModel(start(workflow([node("a")])))
+    projector = Projector(RUN_ID)
+    projector.project(run.histories[0])
+    at = BEGINNING + 1
+    scheduled = run.histories[0][-1].event_id
+    assert not projector.project(
+        [
+            event(10, "activity_task_completed", at, scheduled_event_id=scheduled, result=[b"{}"]),
+            event(11, "workflow_task_started", at),
+            event(12, "workflow_task_failed", at, started_event_id=11),
+        ]
+    )
+    retried = [event(13, "workflow_task_started", at), event(14, "workflow_task_completed", at, started_event_id=13)]
+    assert types(projector.project(retried)) == ["node.completed a", "run.completed"]
+
+
+def test_a_timed_out_activity_is_a_failure_of_its_node() -> None:
+    run = TemporalModel(start(workflow([node("a")])))
+    projector = Projector(RUN_ID)
+    projector.project(run.histories[0])
+    failure = call_failure(retryable=False)
+    failure.ClearField("application_failure_info")
+    failure.timeout_failure_info.timeout_type = enums.TimeoutType.TIMEOUT_TYPE_HEARTBEAT
+    scheduled = run.histories[0][-1].event_id
+    at = BEGINNING + 1
+    events = projector.project(
+        [
+            event(10, "activity_task_timed_out", at, scheduled_event_id=scheduled, failure=failure),
+            event(11, "workflow_task_started", at),
+            event(12, "workflow_task_completed", at, started_event_id=11),
+        ]
+    )
+    assert types(events) == ["node.retried a"]
+    assert b'"limit":"heartbeat"' in events[0].payload
+
+
+def test_event_ids_name_the_temporal_run_and_a_reset_begins_a_new_generation() -> None:
+    run = TemporalModel(start(workflow([node("a")])))
+    projector = Projector(RUN_ID)
+    before = projector.project(run.histories[0])
+    assert [item.event_id for item in before] == [f"{RUN_1}-0", f"{RUN_1}-1"]
+    scheduled = run.histories[0][-1].event_id
+    at = BEGINNING + 1
+    new = "00000000-0000-4000-8000-00000000000f"
+    after = projector.project(
+        [
+            event(
+                10,
+                "workflow_task_failed",
+                at,
+                cause=enums.WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_RESET_WORKFLOW,
+                new_run_id=new,
+            ),
+            event(11, "activity_task_completed", at, scheduled_event_id=scheduled, result=[b"{}"]),
+            event(12, "workflow_task_started", at),
+            event(13, "workflow_task_completed", at, started_event_id=12),
+        ]
+    )
+    assert [item.event_id for item in after] == [f"{new}-2", f"{new}-3"]
+
+
+# --- runs that are ended from outside ---
+
+
+def _under_way() -> tuple[Projector, TemporalModel]:
+    run = TemporalModel(start(workflow([node("a")])))
+    projector = Projector(RUN_ID)
+    projector.project(run.histories[0])
+    return projector, run
+
+
+@pytest.mark.parametrize(
+    ("closing", "attributes", "last", "says"),
+    [
+        ("workflow_execution_terminated", {"reason": "operator"}, "run.cancelled", b'"reason":"terminated"'),
+        ("workflow_execution_timed_out", {}, "run.failed", b'"code":"run_timeout"'),
+        ("workflow_execution_canceled", {}, "run.cancelled", b'"durationMs":2000'),
+        ("workflow_execution_failed", {}, "run.failed", b'"code":"internal_error"'),
+    ],
+)
+def test_a_run_that_is_ended_from_outside_has_an_end_in_its_log(
+    closing: str, attributes: dict[str, Any], last: str, says: bytes
+) -> None:
+    projector, _ = _under_way()
+    events = projector.feed(event(10, closing, BEGINNING + 2000, **attributes))
+    assert types(events) == ["node.cancelled a", last]
+    assert says in events[-1].payload
+
+
+def test_a_run_that_no_worker_ever_saw_still_has_a_beginning_and_an_end() -> None:
+    run = TemporalModel(start(workflow([node("a")])))
+    projector = Projector(RUN_ID)
+    projector.feed(run.histories[0][0])
+    events = projector.feed(event(2, "workflow_execution_terminated", BEGINNING))
+    assert types(events) == ["run.started", "run.cancelled"]
+
+
+def test_a_cancel_in_the_first_workflow_task_leaves_no_trace_of_what_it_cancelled() -> None:
+    nodes = [node("top", "core.noop"), node("late"), node("early"), node("wait", "core.delay", config={"delayMs": 5})]
+    run = TemporalModel(start(workflow(nodes, [edge("top", "late")])))
+    projector = Projector(RUN_ID)
+    projector.feed(run.histories[0][0])
+    # What is scheduled and cancelled in one task never reaches the server, and neither does its answer.
+    events = projector.project(
+        [
+            event(2, "workflow_execution_cancel_requested", BEGINNING, cause="at once"),
+            event(3, "workflow_task_started", BEGINNING),
+            event(4, "workflow_task_completed", BEGINNING, started_event_id=3),
+            event(5, "timer_started", BEGINNING, workflow_task_completed_event_id=4),
+            event(6, "workflow_execution_canceled", BEGINNING),
+        ]
+    )
+    live = run.machine
+    live.apply([CancelRequested("at once", BEGINNING / 1000)])
+    answer = failures.read(call_failure())
+    cancelled = dataclasses.replace(answer, cancelled=True)
+    live.apply([NodeFailed(ordinal, cancelled, BEGINNING / 1000) for ordinal in (2, 0)])
+    assert told(events) == [entry[:4] for entry in run.log]
+    assert types(events)[-4:] == ["node.cancelled wait", "node.cancelled early", "node.cancelled late", "run.cancelled"]
+
+
+# --- histories that are not those of the run ---
+
+
+def _foreign(*events: HistoryEvent) -> int:
+    projector, _ = _under_way()
+    with pytest.raises(ProjectionError) as caught:
+        projector.project(events)
+    return caught.value.event_id
+
+
+def test_an_activity_that_the_machine_never_scheduled_is_named() -> None:
+    assert _foreign(event(10, "activity_task_scheduled", BEGINNING, activity_id="b:1")) == 10
+
+
+def test_a_timer_that_the_machine_never_started_is_named() -> None:
+    assert _foreign(event(10, "timer_started", BEGINNING, workflow_task_completed_event_id=3)) == 10
+
+
+def test_an_answer_to_nothing_is_named() -> None:
+    assert _foreign(event(10, "activity_task_completed", BEGINNING, scheduled_event_id=99, result=[b"{}"])) == 10
+
+
+@pytest.mark.parametrize("closing", ["workflow_execution_completed", "workflow_execution_continued_as_new"])
+def test_an_end_that_the_machine_did_not_decide_is_named(closing: str) -> None:
+    assert _foreign(event(10, closing, BEGINNING)) == 10
+
+
+def test_a_history_without_its_beginning_is_refused() -> None:
+    with pytest.raises(ProjectionError, match="beginning is missing"):
+        Projector(RUN_ID).feed(event(5, "timer_fired", BEGINNING))
+
+
+def test_a_chain_without_its_first_history_is_refused() -> None:
+    run = TemporalModel(start(workflow([node("a"), node("b")], [edge("a", "b")])))
+    run.succeed(0)
+    run.task(suggest=True)
+    assert len(run.histories) == 2
+    with pytest.raises(ProjectionError, match="first history"):
+        Projector(RUN_ID).project(run.histories[1])
+    projector = Projector(RUN_ID)
+    projector.project(run.histories[0])
+    with pytest.raises(ProjectionError, match="follow on"):
+        projector.project(run.histories[0])
+
+
+def test_the_history_of_another_workflow_is_refused() -> None:
+    with pytest.raises(ProjectionError, match="not the history of a run"):
+        Projector(RUN_ID).feed(event(1, "workflow_execution_started", BEGINNING, input=[b"{}"]))
+    with pytest.raises(ProjectionError, match="engineVersion"):
+        Projector(RUN_ID).feed(event(1, "workflow_execution_started", BEGINNING, input=[b"{}", b"{}"]))

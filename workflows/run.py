@@ -1,0 +1,145 @@
+"""``RunWorkflow``: a graph of nodes as a Temporal workflow.
+
+Carries out what the run's state machine decides and tells it what came of it. Decides nothing itself: the same machine,
+fed from history, is the run's event log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+from temporalio import workflow
+from temporalio.common import RawValue, RetryPolicy
+from temporalio.exceptions import ActivityError, ApplicationError
+
+with workflow.unsafe.imports_passed_through():
+    from openwop_mcp import failures
+    from openwop_mcp.nodes import NodeCall
+    from openwop_mcp.runs import machine as machines
+    from openwop_mcp.runs.start import RunStart
+
+__all__ = ("RunWorkflow",)
+
+ATTEMPT_TIMEOUT = timedelta(hours=2)
+"""Backstop for one attempt of a node. The limits that matter are the server's ``timeouts``, in the worker."""
+
+ONE_ATTEMPT = RetryPolicy(maximum_attempts=1)
+
+
+# Unsandboxed: the sandbox costs about 30 % of a run's CPU, and this file has nothing that it would catch that a replay
+# in the tests does not.
+@workflow.defn(name="RunWorkflow", sandboxed=False)
+class RunWorkflow:
+    """One run of a workflow definition."""
+
+    @workflow.init
+    def __init__(self, start: RawValue, inputs: RawValue) -> None:
+        self._start = RunStart.decode(start.payload.data)
+        self._inputs = inputs
+        self._machine = machines.RunMachine(self._start, inputs.payload.data, emit=None)
+        self._facts: list[machines.Fact] = []
+        self._under_way: dict[int, asyncio.Task[Any]] = {}
+
+    @workflow.run
+    async def run(self, start: RawValue, inputs: RawValue) -> RawValue:
+        """Carry the run to its end.
+
+        Args:
+            start: JSON text of a ``RunStart``.
+            inputs: JSON text of the run's inputs, as they were posted.
+
+        Returns:
+            JSON text ``{"outputs": {<node>: reference}}``: which recorded node results are the run's outputs.
+        """
+        del start, inputs  # read in __init__, where a replay finds them as well
+        commands = self._machine.begin(workflow.time())
+        while True:
+            for command in commands:
+                if (end := self._carry_out(command)) is not None:
+                    return end
+            try:
+                await workflow.wait_condition(lambda: bool(self._facts))
+            except asyncio.CancelledError:
+                self._facts.append(machines.CancelRequested(workflow.cancellation_reason() or "", at=workflow.time()))
+                # The cancellation is raised before the callbacks of results that came with it have run.
+                await workflow.wait_condition(lambda: True)
+            facts, self._facts = self._facts, []
+            if workflow.info().is_continue_as_new_suggested():
+                facts.append(machines.DrainRequested(at=workflow.time()))
+            commands = self._machine.apply(facts)
+
+    def _carry_out(self, command: machines.Command) -> RawValue | None:
+        match command:
+            case machines.ScheduleNode():
+                self._watch(command.ordinal, self._schedule(command))
+            case machines.StartTimer():
+                self._watch(
+                    command.ordinal,
+                    asyncio.create_task(
+                        workflow.sleep(command.seconds, summary=f"{command.purpose} {command.node_id or ''}".strip())
+                    ),
+                )
+            case machines.CancelNode():
+                if (task := self._under_way.get(command.ordinal)) is not None:
+                    task.cancel()
+            case machines.CompleteRun():
+                return RawValue(failures.json_payload(command.result))
+            case machines.FailRun():
+                raise ApplicationError(
+                    command.message,
+                    RawValue(failures.json_payload(command.details)),
+                    type=command.code,
+                    non_retryable=True,
+                )
+            case machines.CancelRun():
+                raise asyncio.CancelledError
+            case machines.ContinueAsNew():
+                workflow.continue_as_new(
+                    args=[RawValue(failures.json_payload(self._start.carrying(command.state).encode())), self._inputs]
+                )
+        return None
+
+    def _schedule(self, command: machines.ScheduleNode) -> asyncio.Task[Any]:
+        call = NodeCall(command.node_id, self._start.owner.tenant, command.attempt, command.config)
+        return workflow.start_activity(
+            command.type_id,
+            args=[
+                RawValue(failures.json_payload(call.encode())),
+                RawValue(failures.json_payload(command.inputs)),
+            ],
+            activity_id=command.activity_id,
+            result_type=RawValue,
+            start_to_close_timeout=ATTEMPT_TIMEOUT,
+            heartbeat_timeout=timedelta(seconds=self._start.options.heartbeat_timeout),
+            retry_policy=ONE_ATTEMPT,
+            cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+            summary=f"{command.node_id}: {command.type_id}",
+        )
+
+    def _watch(self, ordinal: int, task: asyncio.Task[Any]) -> None:
+        """Turn the task's end into a fact. Facts are only queued here; one loop takes what a workflow task brought."""
+        self._under_way[ordinal] = task
+
+        def ended(done: asyncio.Task[Any]) -> None:
+            del self._under_way[ordinal]
+            if (fact := _fact(ordinal, done)) is not None:
+                self._facts.append(fact)
+
+        task.add_done_callback(ended)
+
+
+def _fact(ordinal: int, task: asyncio.Task[Any]) -> machines.Fact | None:
+    at = workflow.time()
+    if task.cancelled():
+        return None  # a timer that the machine cancelled
+    error = task.exception()
+    if error is None:
+        answer = task.result()
+        if isinstance(answer, RawValue):
+            return machines.NodeSucceeded(ordinal, answer.payload.data, at=at)
+        return machines.TimerFired(ordinal, at=at)
+    if isinstance(error, ActivityError) and error.failure is not None:
+        return machines.NodeFailed(ordinal, failures.read(error.failure), at=at)
+    raise error
