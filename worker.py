@@ -1,7 +1,7 @@
 """The composition root and command line: the one place that knows settings, library, activities and workflows.
 
-``worker.py --help`` lists the commands. Standard output carries what was asked for, standard error everything else, and
-the exit status is 0 only if what was asked for happened.
+Standard output carries what was asked for, standard error everything else, and the exit status is 0 only if what was
+asked for happened.
 """
 
 from __future__ import annotations
@@ -11,39 +11,48 @@ import contextlib
 import json
 import logging
 import os
+import shlex
 import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from importlib import import_module
+from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
-import click
 import typer
 from rich.console import Console
 from temporalio.api.enums.v1 import EventType
-from temporalio.client import Client, WorkflowFailureError, WorkflowHandle, WorkflowHistory
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
+from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
+from temporalio.exceptions import ApplicationError
+from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
 from temporalio.service import RPCError, RPCStatusCode, TLSConfig
 from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
 
-from activities import Calls, mcp_activities, node_activities
-from activities.perform import CLIENT_INFO
 from openwop_mcp import jsontext, terminal
-from openwop_mcp.client import HttpTransport, McpClient, health
 from openwop_mcp.config import TOOLS_COMMANDS, Settings, SettingsError, load
 from openwop_mcp.embedded import EmbeddedTemporalError, embedded_temporal
 from openwop_mcp.errors import McpError, UnknownServerError
 from openwop_mcp.nodes import REGISTRY
 from openwop_mcp.runs.definition import Definition, DefinitionError, parse
 from openwop_mcp.runs.events import RunEvent
-from openwop_mcp.runs.projection import ProjectionError, Projector
-from openwop_mcp.runs.records import CallRecord, records
+from openwop_mcp.runs.projection import ProjectionError
+from openwop_mcp.runs.records import CallRecord
+from openwop_mcp.runs.single import single_call
 from openwop_mcp.runs.start import Options, Owner, RunStart
+from openwop_mcp.verbatim import Verbatim
 from workflows import RunWorkflow
-from workflows.client import histories, mint_run_id, start_run
+from workflows.client import RecordedRun, RunExpiredError, RunNotFoundError, mint_run_id, read_run, start_run
+from workflows.definitions import DefinitionNotFoundError, find_definition
 from workflows.replay import HistoryFileError, ReplayVerdict, export, replay
 from workflows.replay import load as load_histories
+
+if TYPE_CHECKING:
+    from openwop_mcp.client import Exchange, McpClient
 
 T = TypeVar("T")
 
@@ -53,9 +62,17 @@ FIXTURES = Path(__file__).parent / "examples" / "fixtures"
 PATIENCE = 10.0
 """Seconds that a command waits for a worker to take its run before it says that there is none."""
 
-TERMINAL = ("run.completed", "run.failed", "run.cancelled")
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
+WATCH = 1.0
+"""Seconds between two looks at whether the embedded Temporal still runs."""
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="MCP servers as durable workflow nodes on Temporal, recorded byte for byte.",
+)
 tools = typer.Typer(no_args_is_help=True, help="The tools that servers offer.")
 runs = typer.Typer(no_args_is_help=True, help="Start runs and read what is recorded of them.")
 app.add_typer(tools, name="tools")
@@ -87,7 +104,7 @@ async def connect(settings: Settings) -> Client:
     """Connect to the Temporal of the settings."""
     temporal = settings.temporal
     try:
-        return await Client.connect(
+        client = await Client.connect(
             temporal.address, namespace=temporal.namespace, tls=TLSConfig() if temporal.tls else False
         )
     except (RuntimeError, RPCError):
@@ -96,11 +113,25 @@ async def connect(settings: Settings) -> Client:
             " temporal.address",
             code="service_unavailable",
         ) from None
+    try:
+        await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=client.namespace))
+    except RPCError as error:
+        # Some servers let only their operators describe a namespace; that says nothing about its use.
+        if error.status is RPCStatusCode.NOT_FOUND:
+            raise CommandError(
+                f"the Temporal server at {temporal.address} has no namespace '{temporal.namespace}': create it, or set"
+                " temporal.namespace",
+                code="not_found",
+            ) from None
+    return client
 
 
 @contextlib.asynccontextmanager
 async def running_worker(client: Client, settings: Settings, workflows: Sequence[type] = ()) -> AsyncIterator[Worker]:
     """A worker of the pack, polling; it ends with the context, calls under way first."""
+    # Here, since the commands that only talk to Temporal start in half the time without an HTTP client.
+    from activities import Calls, mcp_activities, node_activities
+
     own = settings.worker
     async with Calls(settings) as calls:
         worker = Worker(
@@ -118,13 +149,41 @@ async def running_worker(client: Client, settings: Settings, workflows: Sequence
             yield worker
 
 
-async def until_stopped() -> None:
-    """Wait for SIGINT or SIGTERM."""
-    stop = asyncio.Event()
+async def until_stopped(serve: Coroutine[Any, Any, None]) -> None:
+    """Serve until SIGINT or SIGTERM; what was started then ends in its own time, however often they are repeated."""
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
-    await stop.wait()
+    serving = asyncio.ensure_future(serve)
+    asked = False
+
+    def stop() -> None:
+        nonlocal asked
+        if not asked:
+            asked = True
+            serving.cancel()
+
+    for number in STOP_SIGNALS:
+        loop.add_signal_handler(number, stop)
+    try:
+        await serving
+    except asyncio.CancelledError:
+        if not asked:
+            raise
+    finally:
+        for number in STOP_SIGNALS:
+            # A loop that closes gives signals back their power to kill; the process is about to end by itself.
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_IGN)
+
+
+async def ended(process: subprocess.Popen[bytes]) -> None:
+    """Watch the embedded Temporal.
+
+    Raises:
+        CommandError: It has ended, so that there is nothing left to serve.
+    """
+    while process.poll() is None:  # noqa: ASYNC110 - a process sends no event
+        await asyncio.sleep(WATCH)
+    raise CommandError("the embedded Temporal ended by itself", code="service_unavailable")
 
 
 def ready(**facts: str) -> None:
@@ -140,13 +199,13 @@ def run_command(config: Config = None) -> None:
     """Run a worker against the Temporal of the settings, until SIGINT or SIGTERM."""
     settings = settings_of(config)
 
-    async def main() -> None:
+    async def serve() -> None:
         client = await connect(settings)
         async with running_worker(client, settings):
             ready(temporal=settings.temporal.address, taskQueue=settings.worker.task_queue)
-            await until_stopped()
+            await asyncio.Event().wait()
 
-    run_async(main())
+    run_async(until_stopped(serve()))
 
 
 @app.command("dev")
@@ -159,16 +218,16 @@ def dev_command(
     """Run an embedded Temporal, its UI and a worker in one go, until SIGINT or SIGTERM."""
     settings = settings_of(config)
 
-    async def main() -> None:
+    async def serve() -> None:
         async with embedded_temporal(
             executable=settings.temporal.executable, port=port, ui=True, ui_port=ui_port, db=db
         ) as temporal:
             client = await connect(at(settings, temporal.address))
             async with running_worker(client, settings):
                 ready(temporal=temporal.address, ui=temporal.ui or "", taskQueue=settings.worker.task_queue)
-                await until_stopped()
+                await ended(temporal.process)
 
-    run_async(main())
+    run_async(until_stopped(serve()))
 
 
 @app.command("demo")
@@ -196,22 +255,22 @@ def call_command(
 ) -> None:
     """Call a tool durably: as a run of one node, by a worker that is already there."""
     settings = settings_of(config)
-    definition = one_call(server, tool, None if args is None else text_argument(args, "--args"), key)
+    text = single_call(server, tool, None if args is None else object_argument(args, "--args"), key)
+    definition = parse(text, source="call", node_types=REGISTRY)
 
-    async def main() -> CallRecord:
+    async def main() -> RecordedRun:
         client = await connect(settings)
-        run_id = await start(client, settings, definition, b"{}")
-        log = await to_the_end(client, run_id)
-        if log[-1].type != "run.completed":
-            raise failed(log)
-        return (await recorded_calls(client, run_id))[-1]
+        return await to_the_end(client, await start(client, settings, definition, b"{}"))
 
-    record = run_async(main())
+    run = run_async(main())
+    if run.status != "completed":
+        raise failed(run)
+    record = run.calls[-1]
     if as_json:
         print_json(record.result.raw)
     else:
         print_text(record.result.text or record.result.raw.decode())
-        complain(one_line(record))
+        complain(f"run {run.run_id}\n{described(record)}")
     if record.result.is_error:
         raise typer.Exit(1)
 
@@ -223,11 +282,13 @@ def health_command(
     as_json: AsJson = False,
 ) -> None:
     """Ask whether a server can be reached; the status is 0 only if it can."""
+    from openwop_mcp.client import health
+
     settings = settings_of(config)
-    answer = run_async(with_server(settings, server, health)).result
-    state = jsontext.decode(jsontext.member(answer, "state") or b"null")
+    answer = run_async(with_server(settings, server, health))
+    state = answer.get("state")
     if as_json:
-        print_json(answer)
+        print_json(answer.raw)
     else:
         print_text(f"{server} is {state}")
     if state != "reachable":
@@ -243,15 +304,15 @@ def tools_list_command(
 ) -> None:
     """List a server's tools, one page as the server sends it. 'tools SERVER' is short for this."""
     settings = settings_of(config)
-    page = run_async(with_server(settings, server, lambda client: client.list_tools(cursor))).result
+    page = run_async(with_server(settings, server, lambda client: client.list_tools(cursor)))
     if as_json:
-        print_json(page)
+        print_json(page.raw)
         return
-    listed = jsontext.decode(page)
-    rows = [[str(tool.get("name", "")), first_line(tool)] for tool in listed.get("tools", []) if isinstance(tool, dict)]
-    out.print(terminal.table(["tool", "description"], rows))
-    if isinstance(following := listed.get("nextCursor"), str):
-        print_text(f"more tools follow: --cursor {json.dumps(following)}")
+    listed = page.get("tools")
+    offered = [tool for tool in listed if isinstance(tool, dict)] if isinstance(listed, list) else []
+    out.print(terminal.table(["tool", "description"], [[str(tool.get("name", "")), brief(tool)] for tool in offered]))
+    if isinstance(following := page.get("nextCursor"), str):
+        complain(f"more tools follow: --cursor {shlex.quote(following)}")
 
 
 # --- runs -------------------------------------------------------------------------------------------------------------
@@ -271,71 +332,53 @@ def runs_start_command(
 ) -> None:
     """Start a run of a workflow definition and print its id."""
     settings = settings_of(config)
-    definition = find_definition(settings, workflow)
-    given = text_argument(inputs, "--inputs")
+    folders = [Path(folder) for folder in settings.host.workflows]
+    definition = find_definition(workflow, [*folders, FIXTURES] if settings.host.fixtures else folders)
+    given = object_argument(inputs, "--inputs")
 
-    async def main() -> tuple[str, list[RunEvent]]:
+    async def main() -> tuple[str, RecordedRun | None]:
         client = await connect(settings)
         run_id = await start(client, settings, definition, given)
-        return run_id, await to_the_end(client, run_id) if wait else []
+        return run_id, await to_the_end(client, run_id) if wait else None
 
-    run_id, log = run_async(main())
-    status = status_of(log) if log else "running"
+    run_id, run = run_async(main())
     if as_json:
-        print_json(jsontext.encode({"runId": run_id, "status": status}))
+        print_json(jsontext.encode({"runId": run_id, "status": run.status if run else "pending"}))
     else:
         print_text(run_id)
-    if log and status != "completed":
+    if run and run.status != "completed":
         if not as_json:
-            complain(str(failed(log)))
+            complain(str(failed(run)))
         raise typer.Exit(1)
 
 
 @runs.command("show")
 def runs_show_command(run: Run, config: Config = None, as_json: AsJson = False) -> None:
-    """Show a run: where it stands, and what each call recorded."""
-    settings = settings_of(config)
-
-    async def main() -> tuple[list[RunEvent], list[CallRecord]]:
-        client = await connect(settings)
-        return await event_log(client, run), await recorded_calls(client, run)
-
-    log, calls = run_async(main())
-    status = status_of(log)
+    """Show a run, or a workflow of your own: where it stands, and what each call recorded."""
+    found = recorded_run(config, run)
     if as_json:
-        print_json(
-            jsontext.encode(
-                {
-                    "runId": run,
-                    "status": status,
-                    "calls": [
-                        {
-                            "node": node_of(call),
-                            **call.result.provenance,
-                            "bytes": len(call.result.raw),
-                            "intact": call.intact,
-                        }
-                        for call in calls
-                    ],
-                }
-            )
-        )
+        calls = [
+            {
+                "node": node_of(call),
+                **call.result.provenance,
+                "bytes": len(call.result.raw),
+                "intact": call.intact,
+            }
+            for call in found.calls
+        ]
+        print_json(jsontext.encode({"runId": run, "status": found.status, "calls": calls}))
         return
-    print_text(f"{run}: {status}")
-    if status == "failed":
-        print_text(str(failed(log)))
-    out.print(call_table(calls))
+    print_text(f"{run}: {found.status}")
+    if found.status == "failed" and found.is_graph:
+        print_text(str(failed(found)))
+    for call in found.calls:
+        print_text(f"{node_of(call)}: {described(call)}")
 
 
 @runs.command("events")
 def runs_events_command(run: Run, config: Config = None, as_json: AsJson = False) -> None:
     """Print a run's event log."""
-    settings = settings_of(config)
-
-    async def main() -> list[RunEvent]:
-        return await event_log(await connect(settings), run)
-
-    log = run_async(main())
+    log = recorded_run(config, run).log
     if as_json:
         print_json(b"[" + b",".join(event.encode() for event in log) + b"]")
         return
@@ -352,19 +395,20 @@ def runs_export_command(
     run: Run,
     out_file: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Default standard output.")] = None,
     config: Config = None,
+    as_json: AsJson = False,
 ) -> None:
     """Write a run's history as JSON, as Temporal's own tools do."""
-    settings = settings_of(config)
-
-    async def main() -> list[WorkflowHistory]:
-        return await all_histories(await connect(settings), run)
-
     # A chain of continue-as-new is one export: each part is told by its own WorkflowExecutionStarted.
-    text = export(run_async(main()))
+    text = export(recorded_run(config, run).histories)
     if out_file is None:
-        sys.stdout.write(text + "\n")
-    else:
+        print_json(text.encode())
+        return
+    try:
         out_file.write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"--out: {out_file} cannot be written ({error.strerror})") from None
+    if as_json:
+        print_json(jsontext.encode({"runId": run, "file": str(out_file)}))
 
 
 @app.command("replay")
@@ -380,11 +424,13 @@ def replay_command(
     settings = settings_of(config)
     classes = [workflow_class(name) for name in workflow or []]
 
+    # What a replay finds is told by its verdict.
+    logging.getLogger("temporalio").setLevel(logging.CRITICAL)
     path = Path(what)
-    exported = load_histories(path) if path.exists() else None
+    is_run = not path.exists() and path.suffix != ".json"
 
     async def main() -> list[ReplayVerdict]:
-        found = exported if exported is not None else await all_histories(await connect(settings), what)
+        found = (await read_run(await connect(settings), what)).histories if is_run else load_histories(path)
         return await replay(found, classes)
 
     verdicts = run_async(main())
@@ -411,80 +457,25 @@ def at(settings: Settings, address: str) -> Settings:
     return settings.model_copy(update={"temporal": own})
 
 
-def text_argument(value: str, option: str) -> bytes:
-    """The JSON text of an option, or of the file that it names with ``@``."""
+def object_argument(value: str, option: str) -> bytes:
+    """The JSON text of an option, or of the file that it names with ``@``: an object, byte for byte."""
     if value.startswith("@"):
         try:
             text = Path(value[1:]).read_bytes()
         except OSError as error:
-            raise CommandError(
-                f"{option}: {value[1:]} cannot be read ({error.strerror})", code="validation_error"
+            raise typer.BadParameter(
+                f"{value[1:]} cannot be read ({error.strerror})", param_hint=f"'{option}'"
             ) from None
     else:
-        text = value.encode(errors="surrogateescape")
+        text = os.fsencode(value)
     try:
         jsontext.check(text)
         sound = jsontext.kind(text) == "object"
     except jsontext.JsonTextError as error:
-        raise CommandError(f"{option}: {error}", code="validation_error") from None
+        raise typer.BadParameter(str(error), param_hint=f"'{option}'") from None
     if not sound:
-        raise CommandError(f'{option}: write a JSON object, as in \'{{"city": "Bern"}}\'', code="validation_error")
+        raise typer.BadParameter('write a JSON object, as in \'{"city": "Bern"}\'', param_hint=f"'{option}'")
     return text
-
-
-def one_call(server: str, tool: str, arguments: bytes | None, key: str | None) -> Definition:
-    """The workflow of one call, arguments in it byte for byte."""
-    inputs = [] if arguments is None else [("arguments", jsontext.build([("type", b'"static"'), ("value", arguments)]))]
-    if key is not None:
-        inputs.append(("idempotencyKey", jsontext.encode({"type": "static", "value": key})))
-    node = jsontext.build(
-        [
-            ("id", b'"call"'),
-            ("typeId", b'"community.mcp.call-tool"'),
-            ("name", jsontext.encode(f"{server} {tool}")),
-            ("position", b'{"x":0,"y":0}'),
-            ("config", jsontext.encode({"serverId": server, "name": tool})),
-            ("inputs", jsontext.build(inputs)),
-        ]
-    )
-    text = jsontext.build(
-        [
-            ("id", b'"call"'),
-            ("name", jsontext.encode(f"call {server} {tool}")),
-            ("version", b'"1"'),
-            ("nodes", b"[" + node + b"]"),
-            ("edges", b"[]"),
-            ("triggers", b'[{"id":"manual","type":"manual","enabled":true}]'),
-            ("variables", b"[]"),
-            ("metadata", b"{}"),
-            ("settings", b"{}"),
-        ]
-    )
-    return parse(text, source="call", node_types=REGISTRY)
-
-
-def find_definition(settings: Settings, workflow: str) -> Definition:
-    """A definition by its file, or by its id in the folders of the settings."""
-    named = Path(workflow)
-    if named.suffix == ".json":
-        return read_definition(named)
-    folders = [Path(folder) for folder in settings.host.workflows] + ([FIXTURES] if settings.host.fixtures else [])
-    for folder in folders:
-        for file in sorted(folder.glob("*.json")):
-            definition = read_definition(file)
-            if definition.id == workflow:
-                return definition
-    where = ", ".join(map(str, folders)) or "no folder: set host.workflows"
-    raise CommandError(f"no workflow '{workflow}' (looked in {where})", code="not_found")
-
-
-def read_definition(file: Path) -> Definition:
-    """Parse one definition file."""
-    try:
-        text = file.read_bytes()
-    except OSError as error:
-        raise CommandError(f"{file}: cannot be read ({error.strerror})", code="not_found") from None
-    return parse(text, source=str(file), node_types=REGISTRY)
 
 
 def workflow_class(name: str) -> type:
@@ -494,19 +485,24 @@ def workflow_class(name: str) -> type:
     try:
         found = getattr(import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
-        raise CommandError(f"--workflow {name}: {error}", code="validation_error") from None
+        raise typer.BadParameter(f"{name}: {error}", param_hint="'--workflow'") from None
     if not isinstance(found, type):
-        raise CommandError(f"--workflow {name}: is no class", code="validation_error")
+        raise typer.BadParameter(f"{name} is no class", param_hint="'--workflow'")
     return found
 
 
-async def with_server(settings: Settings, server_id: str, ask: Callable[[McpClient], Awaitable[T]]) -> T:
+async def with_server(settings: Settings, server_id: str, ask: Callable[[McpClient], Awaitable[Exchange]]) -> Verbatim:
     """Ask a server directly, outside any workflow: for what has no effect."""
+    # Here for the same reason as in `running_worker`.
+    from activities.perform import CLIENT_INFO
+    from openwop_mcp.client import HttpTransport, McpClient
+
     server = settings.server(server_id, settings.worker.tenant)
     if server is None:
         raise UnknownServerError(server_id)
     async with HttpTransport() as transport:
-        return await ask(McpClient.of(server, settings.limits, transport, client_info=CLIENT_INFO, environ=os.environ))
+        client = McpClient.of(server, settings.limits, transport, client_info=CLIENT_INFO, environ=os.environ)
+        return Verbatim((await ask(client)).result)
 
 
 async def start(client: Client, settings: Settings, definition: Definition, inputs: bytes) -> str:
@@ -531,8 +527,8 @@ async def start(client: Client, settings: Settings, definition: Definition, inpu
     return start.run_id
 
 
-async def to_the_end(client: Client, run_id: str) -> list[RunEvent]:
-    """Wait until a run has ended, and read its log.
+async def to_the_end(client: Client, run_id: str) -> RecordedRun:
+    """Wait until a run has ended, and read it.
 
     Raises:
         CommandError: No worker took the run; it was ended before anything was sent.
@@ -545,15 +541,20 @@ async def to_the_end(client: Client, run_id: str) -> list[RunEvent]:
         except TimeoutError:
             await give_up_unless_taken(handle)
             await result
-    return await event_log(client, run_id)
+    return await read_run(client, run_id)
 
 
 async def give_up_unless_taken(handle: WorkflowHandle[Any, Any]) -> None:
     """End a run that no worker has taken: without a worker nothing can have been sent."""
-    async for event in handle.fetch_history_events():
-        if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED:
-            return
+    if EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED in await event_types(handle):
+        return
     await handle.terminate("no worker")
+    if EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED in await event_types(handle):
+        raise CommandError(
+            f"no worker took the run within {PATIENCE:g} s; one did while the run was being ended, so that the effect"
+            f" may have happened: see 'runs show {handle.id}'",
+            code="service_unavailable",
+        )
     raise CommandError(
         f"no worker took the run within {PATIENCE:g} s, and nothing was sent: start 'worker.py run' or 'worker.py dev'"
         " with the same temporal and worker settings",
@@ -561,41 +562,28 @@ async def give_up_unless_taken(handle: WorkflowHandle[Any, Any]) -> None:
     )
 
 
-async def all_histories(client: Client, run_id: str) -> list[WorkflowHistory]:
-    """The histories of a run or of any other workflow."""
-    try:
-        return [history async for history in histories(client, run_id)]
-    except RPCError as error:
-        if error.status is RPCStatusCode.NOT_FOUND:
-            raise CommandError(f"no run '{run_id}' in this namespace", code="not_found") from None
-        raise
+async def event_types(handle: WorkflowHandle[Any, Any]) -> set[int]:
+    """What has happened to a workflow so far."""
+    return {event.event_type async for event in handle.fetch_history_events()}
 
 
-async def event_log(client: Client, run_id: str) -> list[RunEvent]:
-    """A run's events, from its histories."""
-    projector = Projector(run_id)
-    found = await all_histories(client, run_id)
-    return [event for history in found for event in projector.project(history.events)]
+def recorded_run(config: str | None, run_id: str) -> RecordedRun:
+    """What Temporal has recorded of a run."""
+    settings = settings_of(config)
+
+    async def main() -> RecordedRun:
+        return await read_run(await connect(settings), run_id)
+
+    return run_async(main())
 
 
-async def recorded_calls(client: Client, run_id: str) -> list[CallRecord]:
-    """The calls that a run recorded."""
-    return [call for history in await all_histories(client, run_id) for call in records(history.events)]
-
-
-def status_of(log: Sequence[RunEvent]) -> str:
-    """Where a run stands by its log: pending, running, completed, failed or cancelled."""
-    if not log:
-        return "pending"
-    return log[-1].type.removeprefix("run.") if log[-1].type in TERMINAL else "running"
-
-
-def failed(log: Sequence[RunEvent]) -> CommandError:
-    """The error that ended a run."""
-    error = jsontext.decode(log[-1].payload).get("error", {})
-    details = jsontext.pointer(log[-1].payload, ["error", "details"]) or b"{}"
+def failed(run: RecordedRun) -> CommandError:
+    """Why a run of a graph did not complete."""
+    last: RunEvent = run.log[-1]
+    error = Verbatim(last.payload).get("error") or {}
+    details = jsontext.pointer(last.payload, ["error", "details"]) or b"{}"
     return CommandError(
-        error.get("message", f"the run was {status_of(log)}"), code=error.get("code", "internal_error"), details=details
+        error.get("message", f"the run was {run.status}"), code=error.get("code", "internal_error"), details=details
     )
 
 
@@ -606,7 +594,8 @@ def node_of(call: CallRecord) -> str:
 
 # --- what people see --------------------------------------------------------------------------------------------------
 
-out = Console(soft_wrap=True)
+out = Console(soft_wrap=True, force_terminal=False, highlight=False)
+"""For tables. Plain: where no escape sequence is ever written, one that came from a server cannot hide among others."""
 
 
 def print_text(text: str) -> None:
@@ -624,39 +613,27 @@ def complain(text: str) -> None:
     sys.stderr.write(terminal.escape(text, multiline=True) + "\n")
 
 
-def one_line(call: CallRecord) -> str:
+def described(call: CallRecord) -> str:
     """What was recorded of a call, in a line."""
     return (
-        f"recorded: {call.server_id} {call.method} {call.subject}, MCP {call.revision}, {len(call.result.raw)} bytes,"
-        f" sha256 {call.sha256}, attempts {call.attempts}"
+        f"{call.server_id} {call.method} {call.subject}".rstrip()
+        + f", MCP {call.revision}, {len(call.result.raw)} bytes, sha256 {call.sha256}, attempts {call.attempts},"
+        + (" intact" if call.intact else " CHANGED since it was recorded")
     )
 
 
-def call_table(calls: Sequence[CallRecord]) -> Any:
-    """What was recorded of each call."""
-    return terminal.table(
-        ["node", "server", "method", "tool", "revision", "bytes", "sha256", "attempts", "intact"],
-        [
-            [
-                node_of(call),
-                call.server_id,
-                call.method,
-                call.subject,
-                call.revision,
-                str(len(call.result.raw)),
-                call.sha256,
-                str(call.attempts),
-                "yes" if call.intact else "NO",
-            ]
-            for call in calls
-        ],
-    )
-
-
-def first_line(tool: dict[str, Any]) -> str:
+def brief(tool: dict[str, Any]) -> str:
     """The first line of a tool's description, as the server wrote it."""
     lines = str(tool.get("description") or tool.get("title") or "").splitlines()
     return lines[0] if lines else ""
+
+
+class LogFormatter(terminal.LogFormatter):
+    """Tells an activity's failure in a line: where in this program a server's refusal was noticed is no news."""
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - the standard library's name
+        """Write what was raised."""
+        return str(ei[1]) if isinstance(ei[1], ApplicationError) else super().formatException(ei)
 
 
 # --- the process ------------------------------------------------------------------------------------------------------
@@ -664,6 +641,10 @@ def first_line(tool: dict[str, Any]) -> str:
 
 def run_async(main: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine, on uvloop where it is installed: it takes a fifth of the worker's CPU off."""
+    # Left alone, the SDK's core logs to standard output, in colour.
+    forwarding = LogForwardingConfig(logging.getLogger("temporalio"), append_log_fields_to_message=False)
+    telemetry = TelemetryConfig(logging=LoggingConfig(filter=TelemetryFilter("WARN", "ERROR"), forwarding=forwarding))
+    Runtime.set_default(Runtime(telemetry=telemetry), error_if_already_set=False)
     try:
         uvloop = import_module("uvloop")
     except ImportError:
@@ -674,50 +655,98 @@ def run_async(main: Coroutine[Any, Any, T]) -> T:
 EXPECTED = (
     CommandError,
     DefinitionError,
+    DefinitionNotFoundError,
     EmbeddedTemporalError,
     HistoryFileError,
     McpError,
     ProjectionError,
-    RPCError,
+    RunExpiredError,
+    RunNotFoundError,
 )
 """What a command can end with that is no fault of this program: told in a sentence, without a traceback."""
 
+USAGE = 2
+"""Exit status where the command line or the settings must change first."""
 
-def main() -> int:
+INTERRUPTED = 130
+"""Exit status that shells give to what SIGINT ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a command that did not do what was asked for ends."""
+
+    status: int
+    code: str
+    message: str
+    details: bytes = b"{}"
+    expected: bool = True
+
+    @classmethod
+    def of(cls, error: BaseException) -> Ending:
+        """Read it from what was raised."""
+        match error:
+            case SettingsError():
+                return cls(USAGE, "validation_error", str(error))
+            case typer.TyperException():
+                context = getattr(error, "ctx", None)
+                hint = f" (see '{context.command_path} --help')" if context and error.format_message() else ""
+                return cls(error.exit_code, "validation_error", error.format_message() + hint)
+            case RPCError():
+                return cls(1, "service_unavailable", f"Temporal did not do it: {error.message}")
+            case KeyboardInterrupt() | typer.Abort():
+                return cls(INTERRUPTED, "cancelled", "given up; what runs in Temporal goes on")
+            case _ if isinstance(error, EXPECTED):
+                code = getattr(error, "code", "internal_error")
+                return cls(1, code, str(error), error.details if isinstance(error, CommandError) else b"{}")
+            case _:
+                return cls(1, "internal_error", f"{type(error).__name__}: {error}", expected=False)
+
+    def tell(self, *, as_json: bool) -> None:
+        """Say it: as JSON on standard output where that was asked for, else on standard error."""
+        if as_json:
+            members = [
+                ("code", jsontext.encode(self.code)),
+                ("message", jsontext.encode(self.message)),
+                ("details", self.details),
+            ]
+            print_json(jsontext.build([("error", jsontext.build(members))]))
+        elif self.message:
+            complain(self.message)
+
+
+def main(arguments: list[str]) -> int:
     """Run a command; returns the exit status."""
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    logging.getLogger("temporalio").setLevel(logging.WARNING)
-    arguments = sys.argv[1:]
+    prepare_streams()
     if arguments[:1] == ["tools"] and len(arguments) > 1 and arguments[1] not in TOOLS_COMMANDS | {"--help"}:
-        arguments.insert(1, "list")
+        arguments = ["tools", "list", *arguments[1:]]
     try:
-        status = app(arguments, standalone_mode=False)
-    except SettingsError as error:
-        return tell("validation_error", str(error), b"{}", 2, as_json="--json" in arguments)
-    except click.ClickException as error:
-        return tell("validation_error", error.format_message(), b"{}", error.exit_code, as_json="--json" in arguments)
-    except EXPECTED as error:
-        code = getattr(error, "code", "internal_error")
-        details = error.details if isinstance(error, CommandError) else b"{}"
-        return tell(code, str(error), details, 1, as_json="--json" in arguments)
-    except (KeyboardInterrupt, click.Abort):
-        return 130
+        status = app(arguments, prog_name="worker.py", standalone_mode=False)
+    except BrokenPipeError:
+        return 1
+    # All of them: the interpreter must not tear itself down with a client of Temporal in it, whatever went wrong.
+    except (KeyboardInterrupt, Exception) as error:
+        ending = Ending.of(error)
+        if not ending.expected:
+            logging.getLogger(__name__).exception("this is a fault of worker.py")
+        ending.tell(as_json="--json" in arguments)
+        return ending.status
     return status if isinstance(status, int) else 0
 
 
-def tell(code: str, message: str, details: bytes, status: int, *, as_json: bool) -> int:
-    """Say why a command failed: as JSON on standard output where that was asked for, else on standard error."""
-    if as_json:
-        members = [("code", jsontext.encode(code)), ("message", jsontext.encode(message)), ("details", details)]
-        print_json(jsontext.build([("error", jsontext.build(members))]))
-    else:
-        complain(message)
-    return status
+def prepare_streams() -> None:
+    """Log to standard error, and make both streams take every character, whatever the locale."""
+    for stream in (sys.stdout, sys.stderr):
+        cast("TextIOWrapper", stream).reconfigure(encoding="utf-8", errors="backslashreplace")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(LogFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
 
 
 if __name__ == "__main__":
-    exit_status = main()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    exit_status = main(sys.argv[1:])
+    for written in (sys.stdout, sys.stderr):
+        with contextlib.suppress(BrokenPipeError):
+            written.flush()
     # A client process of the SDK sometimes crashes or hangs while the interpreter is torn down; everything is written.
     os._exit(exit_status)

@@ -8,22 +8,32 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
+from collections.abc import Coroutine
 from types import TracebackType
-from typing import Self
+from typing import Any, Self, TypeVar
 
+import temporalio.api.common.v1
 from temporalio import activity
 from temporalio.client import AsyncActivityCancelledError, AsyncActivityHandle
 from temporalio.common import RawValue
+from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from openwop_mcp.failures import json_payload
 
-__all__ = ("Beat", "ClaimRefusedError")
+__all__ = ("Beat", "ClaimRefusedError", "report")
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
 INTERVAL = 1.0
 """Seconds between beats. Cancellation arrives with the answer to a beat, so this is how long it may take."""
+
+SDK_PATIENCE = 5.0
+"""Seconds past the heartbeat timeout after which the SDK, which knows only heartbeats of its own, takes an activity for
+lost: it cancels it and keeps what it returns to itself."""
 
 WITHDRAWN = b'{"delivery":"not_sent","repeatSafe":true,"retry":null}'
 """The record of an attempt that claimed and then sent nothing."""
@@ -46,18 +56,22 @@ class Beat:
 
     Args:
         record: JSON text; what a workflow is to know if this is the last that is heard of the attempt.
+        grace: Seconds that a call under way is given when the worker shuts down.
 
     Attributes:
-        cancelled: Whether the answer to a beat said that the call is cancelled; the task was then cancelled too.
+        cancelled: Whether the answer to a beat said that the call is cancelled; the call was then cut short.
     """
 
-    def __init__(self, record: bytes) -> None:
+    def __init__(self, record: bytes, *, grace: float) -> None:
         self._record = RawValue(json_payload(record))
         self._handle: AsyncActivityHandle = activity.client().get_async_activity_handle(
             task_token=activity.info().task_token
         )
         self._loop = asyncio.get_running_loop()
-        self._owner = asyncio.current_task()
+        self._grace = grace
+        self._call: asyncio.Task[Any] | None = None
+        self._on_its_own = False
+        self._leave_at: float | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._beating: asyncio.Task[None] | None = None
         self._closed = False
@@ -93,6 +107,34 @@ class Beat:
                 raise ClaimRefusedError(cancelled=False) from None
             raise
 
+    async def hold(self, call: Coroutine[Any, Any, T]) -> T:
+        """Await the call. Only the answer to a beat, or the worker's shutdown, cuts it short.
+
+        The SDK has a timer of its own, see :data:`SDK_PATIENCE`. Temporal, which has the beats, knows better.
+
+        Raises:
+            asyncio.CancelledError: The call was cut short.
+        """
+        owner = asyncio.current_task()
+        assert owner is not None
+        under_way: asyncio.Task[T] = self._loop.create_task(call)
+        self._call = under_way
+        while True:
+            try:
+                return await asyncio.shield(under_way)
+            except asyncio.CancelledError:
+                if not under_way.done() and _only_the_sdks_timer():
+                    owner.uncancel()
+                    # The SDK cancels an activity once, so that a shutdown is not told any more.
+                    self._on_its_own = True
+                    continue
+                under_way.cancel()
+                await asyncio.wait([under_way])
+                if under_way.cancelled():
+                    raise
+                # It ended in the same moment, which is worth more than that it was to be cut short.
+                return under_way.result()
+
     async def _withdraw(self) -> None:
         try:
             await self._handle.heartbeat(RawValue(json_payload(WITHDRAWN)))
@@ -122,12 +164,53 @@ class Beat:
             self._again()
 
     def _again(self) -> None:
-        if not self._closed:
-            self._arm()
+        if self._closed:
+            return
+        if self._on_its_own and activity.is_worker_shutdown():
+            now = self._loop.time()
+            self._leave_at = self._leave_at or now + self._grace
+            if now >= self._leave_at:
+                self._give_up(cancelled=False)
+                return
+        self._arm()
 
     def _give_up(self, *, cancelled: bool) -> None:
-        if self._closed or self._owner is None:
+        if self._closed:
             return
         self.cancelled = cancelled
         self._closed = True
-        self._owner.cancel()
+        if self._call is not None:
+            self._call.cancel()
+
+
+async def report(outcome: temporalio.api.common.v1.Payload | ApplicationError, *, began: float) -> None:
+    """Tell Temporal how the activity ended where the SDK no longer does, see :data:`SDK_PATIENCE`.
+
+    Returns only where the SDK is to do it.
+
+    Args:
+        outcome: The activity's result or failure.
+        began: When it began, by ``time.monotonic``.
+    """
+    info = activity.info()
+    if info.heartbeat_timeout is None:
+        return
+    # A second early: between the two there must be no moment in which neither tells.
+    if time.monotonic() - began < info.heartbeat_timeout.total_seconds() + SDK_PATIENCE - INTERVAL:
+        return
+    handle = activity.client().get_async_activity_handle(task_token=info.task_token)
+    try:
+        if isinstance(outcome, ApplicationError):
+            await handle.fail(outcome)
+        else:
+            await handle.complete(RawValue(outcome))
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
+        logger.warning("the outcome came too late: the attempt is no longer the current one")
+    activity.raise_complete_async()
+
+
+def _only_the_sdks_timer() -> bool:
+    details = activity.cancellation_details()
+    return details is not None and details.timed_out and not (details.worker_shutdown or details.cancel_requested)

@@ -31,7 +31,7 @@ from openwop_mcp.errors import (
     UnknownServerError,
 )
 
-from .beat import Beat, ClaimRefusedError
+from .beat import Beat, ClaimRefusedError, report
 
 __all__ = ("Calls",)
 
@@ -88,7 +88,7 @@ class Calls:
             exchange = await self._guarded(request, arguments, retry, repeat_safe=repeat_safe)
             self._fits(exchange.result)
         except McpError as error:
-            raise failures.write(
+            failure = failures.write(
                 error,
                 repeat_safe=repeat_safe,
                 policy=retry,
@@ -97,8 +97,10 @@ class Calls:
                 name=request.name,
                 uri=request.uri,
                 attempt=request.attempt,
-            ) from None
-        return record(
+            )
+            await report(failure, began=began)
+            raise failure from None
+        answer = record(
             exchange.result,
             {
                 "server-id": request.server_id,
@@ -111,11 +113,13 @@ class Calls:
                 "duration-ms": str(round((time.monotonic() - began) * 1000)),
             },
         )
+        await report(answer, began=began)
+        return answer
 
     async def _guarded(
         self, request: CallRequest, arguments: bytes | None, retry: RetryPolicy, *, repeat_safe: bool
     ) -> Exchange:
-        """Send under a claim, and say what is known of delivery when the call is given up half-way."""
+        """Send, under a claim where a repeat would not be safe; say what is known when the call is given up."""
         claim = jsontext.encode(
             {
                 "delivery": Delivery.UNKNOWN.value,
@@ -127,11 +131,11 @@ class Calls:
                 "attempt": request.attempt,
             }
         )
-        async with Beat(claim) as beat:
+        async with Beat(claim, grace=self._settings.worker.shutdown_grace) as beat:
             try:
-                if request.method == "callTool":
+                if not repeat_safe:
                     await beat.claim()
-                return await self._send(request, arguments)
+                return await beat.hold(self._send(request, arguments))
             except ClaimRefusedError as refused:
                 raise InterruptedCallError(
                     "nothing was sent: the call was cancelled"

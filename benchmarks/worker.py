@@ -8,12 +8,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import logging
 import resource
 import sys
 import time
 from pathlib import Path
 
 from temporalio.client import Client
+from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
 from temporalio.worker import Worker
 
 from benchmarks.variants import VARIANTS, load
@@ -35,6 +37,10 @@ def peak_rss() -> int:
 
 async def serve(variant: str, address: str, url: str, task_queue: str) -> None:
     """Run the worker until standard input ends."""
+    # Standard output carries JSON lines; the SDK's core would log to it.
+    logs = LogForwardingConfig(logger=logging.getLogger("temporalio.core"))
+    levels = TelemetryFilter(core_level="WARN", other_level="ERROR")
+    Runtime.set_default(Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(filter=levels, forwarding=logs))))
     client = await Client.connect(address)
     async with load(variant)(url) as parts:
         worker = Worker(

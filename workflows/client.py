@@ -3,17 +3,106 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
-from temporalio.api.history.v1 import HistoryEvent
+from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowHandle, WorkflowHistory
 from temporalio.common import RawValue, WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.service import RPCError, RPCStatusCode
 
 from openwop_mcp.failures import json_payload
 from openwop_mcp.runs.definition import Definition
+from openwop_mcp.runs.events import RunEvent
+from openwop_mcp.runs.projection import Projector
+from openwop_mcp.runs.records import CallRecord, records
 from openwop_mcp.runs.start import RunStart
 
-__all__ = ("histories", "mint_run_id", "start_run")
+__all__ = (
+    "RecordedRun",
+    "RunExpiredError",
+    "RunNotFoundError",
+    "histories",
+    "mint_run_id",
+    "read_run",
+    "start_run",
+)
+
+GRAPH_RUN = "RunWorkflow"
+"""Workflow type of runs; other workflows have calls, but no event log."""
+
+STATUS = {
+    "run.completed": "completed",
+    "run.failed": "failed",
+    "run.cancelled": "cancelled",
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED: "completed",
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED: "failed",
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT: "failed",
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED: "cancelled",
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED: "cancelled",
+}
+"""How a run ended, by the last event of its log, or of its history where it has no log."""
+
+
+class RunNotFoundError(Exception):
+    """There is no such workflow in the namespace."""
+
+    code = "not_found"
+
+
+class RunExpiredError(Exception):
+    """The beginning of a run is past retention; what is left is not shown as if it were the whole."""
+
+    code = "run_expired"
+
+
+@dataclass(frozen=True)
+class RecordedRun:
+    """What Temporal has recorded of a run, or of an author's workflow.
+
+    Attributes:
+        run_id: The run; this is the workflow id.
+        histories: Of each part of a chain of continue-as-new, the first part first.
+    """
+
+    run_id: str
+    histories: Sequence[WorkflowHistory]
+
+    @property
+    def workflow_type(self) -> str:
+        """The workflow type."""
+        return self.histories[0].events[0].workflow_execution_started_event_attributes.workflow_type.name
+
+    @property
+    def is_graph(self) -> bool:
+        """Whether it is a run of a graph, which alone has a log."""
+        return self.workflow_type == GRAPH_RUN
+
+    @cached_property
+    def log(self) -> list[RunEvent]:
+        """The run's events.
+
+        Raises:
+            RunNotFoundError: This is the workflow of an author and no run of a graph.
+            ProjectionError: The history is none that a run can have.
+        """
+        if not self.is_graph:
+            raise RunNotFoundError(f"'{self.run_id}' is a workflow of type {self.workflow_type} and has no event log")
+        projector = Projector(self.run_id)
+        return [event for history in self.histories for event in projector.project(history.events)]
+
+    @cached_property
+    def calls(self) -> list[CallRecord]:
+        """The calls that were answered."""
+        return [call for history in self.histories for call in records(history.events)]
+
+    @property
+    def status(self) -> str:
+        """Where it stands: pending, running, completed, failed or cancelled."""
+        if not self.is_graph:
+            return STATUS.get(self.histories[-1].events[-1].event_type, "running")
+        return STATUS.get(self.log[-1].type, "running") if self.log else "pending"
 
 
 def mint_run_id(tenant: str) -> str:
@@ -34,7 +123,7 @@ async def start_run(
         task_queue: Queue of the workers that have the pack.
     """
     return await client.start_workflow(
-        "RunWorkflow",
+        GRAPH_RUN,
         args=[RawValue(json_payload(start.encode())), RawValue(json_payload(inputs))],
         id=start.run_id,
         task_queue=task_queue,
@@ -45,16 +134,42 @@ async def start_run(
     )
 
 
+async def read_run(client: Client, run_id: str) -> RecordedRun:
+    """Read a run, or any other workflow.
+
+    Raises:
+        RunNotFoundError: There is none of that id.
+        RunExpiredError: Its beginning is gone.
+    """
+    return RecordedRun(run_id, [history async for history in histories(client, run_id)])
+
+
 async def histories(client: Client, workflow_id: str) -> AsyncIterator[WorkflowHistory]:
-    """The histories of a workflow, from its first run through every continue-as-new to the latest."""
-    latest = await client.get_workflow_handle(workflow_id).fetch_history()
-    first = latest.events[0].workflow_execution_started_event_attributes.first_execution_run_id
-    run_id: str | None = first or None
-    while run_id:
-        history = await client.get_workflow_handle(workflow_id, run_id=run_id).fetch_history()
+    """The histories of a workflow, from its first run through every continue-as-new to the latest.
+
+    Raises:
+        RunNotFoundError: There is none of that id.
+        RunExpiredError: Its beginning is gone.
+    """
+    latest = await _history(client, workflow_id, None)
+    if latest is None:
+        raise RunNotFoundError(f"no run '{workflow_id}' in namespace '{client.namespace}'")
+    chain = [latest]
+    # Backwards, since a run that was reset and one that goes on after it have the same first run.
+    while before := chain[-1].events[0].workflow_execution_started_event_attributes.continued_execution_run_id:
+        earlier = await _history(client, workflow_id, before)
+        if earlier is None:
+            raise RunExpiredError(f"the beginning of run '{workflow_id}' is past the namespace's retention")
+        chain.append(earlier)
+    for history in reversed(chain):
         yield history
-        run_id = _next_run(history.events[-1])
 
 
-def _next_run(last: HistoryEvent) -> str | None:
-    return last.workflow_execution_continued_as_new_event_attributes.new_execution_run_id or None
+async def _history(client: Client, workflow_id: str, run_id: str | None) -> WorkflowHistory | None:
+    try:
+        return await client.get_workflow_handle(workflow_id, run_id=run_id).fetch_history()
+    except RPCError as error:
+        # An id that Temporal refuses, such as one that is too long, is no run's either.
+        if error.status in {RPCStatusCode.NOT_FOUND, RPCStatusCode.INVALID_ARGUMENT}:
+            return None
+        raise

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from google.protobuf.json_format import ParseError
+from temporalio.api.enums.v1 import EventType
+from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import WorkflowHistory
 from temporalio.converter import DataConverter
 from temporalio.worker import Replayer
@@ -15,7 +19,13 @@ from openwop_mcp.runs.records import records
 
 from .run import RunWorkflow
 
-__all__ = ("HistoryFileError", "ReplayVerdict", "load", "read_file", "replay")
+__all__ = ("HistoryFileError", "ReplayVerdict", "export", "load", "read_file", "replay")
+
+
+_SENTENCE = re.compile(r'message: "((?:[^"\\]|\\.)*)"')
+_ESCAPED = re.compile(r"\\(.)")
+_EVENT = re.compile(r"HistoryEvent\(id: ([0-9]+)")
+_MISMATCH = re.compile(r"of scheduled event '([^']*)'")
 
 
 class HistoryFileError(Exception):
@@ -79,13 +89,13 @@ async def replay(
 
 
 async def _one(replayer: Replayer, history: WorkflowHistory) -> ReplayVerdict:
-    outcome = await replayer.replay_workflow(history, raise_on_replay_failure=False)
+    failure = await _failure(replayer, history.workflow_id, history.events)
     found = records(history.events)
     return ReplayVerdict(
         workflow_id=history.workflow_id,
         run_id=history.run_id,
         results=len(found),
-        divergence=None if outcome.replay_failure is None else str(outcome.replay_failure),
+        divergence=None if failure is None else await _located(replayer, history, failure),
         changed=[
             f"event {record.event_id}: result of {record.activity_id} is not what arrived (sha256 {record.sha256})"
             for record in found
@@ -94,13 +104,71 @@ async def _one(replayer: Replayer, history: WorkflowHistory) -> ReplayVerdict:
     )
 
 
+async def _failure(replayer: Replayer, workflow_id: str, events: Sequence[HistoryEvent]) -> str | None:
+    """What Temporal says of a replay, without the structure in which its core wraps the sentence."""
+    outcome = await replayer.replay_workflow(WorkflowHistory(workflow_id, events), raise_on_replay_failure=False)
+    if outcome.replay_failure is None:
+        return None
+    told = str(outcome.replay_failure)
+    sentence = _SENTENCE.search(told)
+    return _ESCAPED.sub(r"\1", sentence[1]) if sentence else told
+
+
+async def _located(replayer: Replayer, history: WorkflowHistory, failure: str) -> str:
+    """The failure with the event at which it shows."""
+    if "is not registered" in failure:
+        kind = history.events[0].workflow_execution_started_event_attributes.workflow_type.name
+        return f"there is no class for workflow type '{kind}': name one with --workflow MODULE:CLASS"
+    if (named := _EVENT.search(failure)) is not None:
+        return f"event {named[1]}: {failure}"
+    # Not every failure names its event, so find the first workflow task that does not replay.
+    tasks = _tasks(history.events)
+
+    async def fails(task: int) -> bool:
+        return await _failure(replayer, history.workflow_id, history.events[: tasks[task].stop]) is not None
+
+    low, high = 0, len(tasks) - 1
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if await fails(middle) else (middle + 1, high)
+    commands = [history.events[index] for index in tasks[low]] if tasks else history.events[:1]
+    mismatch = _MISMATCH.search(failure)
+    event = next((event for event in commands if mismatch and mismatch[1] in _names(event)), commands[0])
+    return f"event {event.event_id}: {failure}"
+
+
+def _tasks(events: Sequence[HistoryEvent]) -> list[range]:
+    """Of each completed workflow task: the indexes of its commands' events, or of its own where it has none."""
+    found: list[range] = []
+    for index, event in enumerate(events):
+        if event.event_type != EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
+            continue
+        end = index + 1
+        while end < len(events) and _ordered_by(events[end]) == event.event_id:
+            end += 1
+        found.append(range(min(index + 1, end - 1), end))
+    return found
+
+
+def _ordered_by(event: HistoryEvent) -> int:
+    """The workflow task that ordered what an event tells of; 0 where none did."""
+    attributes = getattr(event, event.WhichOneof("attributes") or "", None)
+    return int(getattr(attributes, "workflow_task_completed_event_id", 0))
+
+
+def _names(event: HistoryEvent) -> tuple[str, str]:
+    scheduled = event.activity_task_scheduled_event_attributes
+    return scheduled.activity_type.name, scheduled.activity_id
+
+
 def export(histories: Sequence[WorkflowHistory]) -> str:
     """JSON text of a workflow's histories: ``events`` as Temporal's own tools write them.
 
     The parts of a chain of continue-as-new follow one another; each begins with its own WorkflowExecutionStarted.
     """
     events = [event for history in histories for event in history.to_json_dict()["events"]]
-    return json.dumps({"workflowId": histories[0].workflow_id, "events": events}, indent=2)
+    # Sorted, since metadata has no order of its own: two exports of one run are to be the same file.
+    return json.dumps({"workflowId": histories[0].workflow_id, "events": events}, indent=2, sort_keys=True)
 
 
 def load(path: Path) -> list[WorkflowHistory]:
@@ -127,14 +195,14 @@ def read_file(path: Path) -> list[WorkflowHistory]:
         value = json.loads(path.read_bytes())
     except OSError as error:
         raise HistoryFileError(f"{path}: cannot be read ({error.strerror})") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise HistoryFileError(f"{path}: is not JSON ({error})") from None
     events = value.get("events") if isinstance(value, dict) else None
     if not isinstance(events, list) or not events:
         raise HistoryFileError(f"{path}: is no exported history: it has no 'events'")
     try:
         whole = WorkflowHistory.from_json(str(value.get("workflowId") or path.stem), {"events": events})
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ParseError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise HistoryFileError(f"{path}: is no exported history ({error})") from None
     starts = [
         index

@@ -17,8 +17,14 @@ from temporalio.worker import Plugin
 
 __all__ = ("SERVER", "TIMEOUT", "VARIANTS", "WORKFLOW", "Parts", "carry_out", "load")
 
-VARIANTS = {"pack": "this pack", "peer": "temporalio-mcp with the mcp SDK", "bare": "a bare activity with httpx"}
-"""Module name, and what it is called in the report."""
+VARIANTS = {
+    "graph": "this pack, as a graph",
+    "pack": "this pack, from an author's workflow",
+    "claimed": "the same, a tool that must not be repeated",
+    "peer": "temporalio-mcp with the mcp SDK",
+    "bare": "a bare activity with httpx",
+}
+"""Module name, and what it is called in the report. Peer and bare repeat any tool without asking."""
 
 WORKFLOW = "Calls"
 SERVER = "bench"

@@ -1,4 +1,4 @@
-"""This pack, embedded in the author's worker by its plugin."""
+"""This pack, embedded in the author's worker by its plugin, with a tool that the operator has classified as read."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ class PackCalls:
 async def parts(url: str) -> AsyncIterator[Parts]:
     """The plugin brings the activities and what they share."""
     from activities import McpPlugin
-    from openwop_mcp.config import Server, Settings
+    from openwop_mcp.config import Server, Settings, ToolPolicy
 
-    settings = Settings(servers={SERVER: Server(url=url, network="private")})
+    tools = {"add": ToolPolicy(safety_tier="read")}
+    settings = Settings(servers={SERVER: Server(url=url, network="private", tools=tools)})
     yield Parts(PackCalls, plugins=[McpPlugin(settings)])

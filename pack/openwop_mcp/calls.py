@@ -15,7 +15,16 @@ from openwop_mcp.effects.decide import RetryPolicy
 from openwop_mcp.failures import json_payload
 from openwop_mcp.verbatim import Verbatim
 
-__all__ = ("ACTIVITY_NAMES", "DEFAULT_TASK_QUEUE", "METHODS", "NO_ARGUMENTS", "CallRequest", "record", "recorded")
+__all__ = (
+    "ACTIVITY_NAMES",
+    "DEFAULT_TASK_QUEUE",
+    "MAX_CALL_BYTES",
+    "METHODS",
+    "NO_ARGUMENTS",
+    "CallRequest",
+    "record",
+    "recorded",
+)
 
 DEFAULT_TASK_QUEUE = "openwop-mcp"
 """Task queue of a pack worker of its own: what ``ctx`` schedules on and ``worker.py run`` polls by default."""
@@ -33,6 +42,10 @@ ACTIVITY_NAMES: Mapping[str, str] = {method: f"mcp.{method}" for method in METHO
 
 NO_ARGUMENTS = b"null"
 """Stands for arguments that are absent: a tool's arguments are an object, so that null can mean nothing else."""
+
+MAX_CALL_BYTES = 2_000_000
+"""What a call may take up in history, arguments and names together. Temporal refuses an activity's input over 2 MiB by
+failing the workflow task, again and again, so that a larger call has to be refused before it is scheduled."""
 
 METADATA_PREFIX = "openwop-mcp."
 """Namespace of the record's keys in a payload's metadata, which is shared with Temporal and with codecs."""

@@ -206,6 +206,7 @@ class HttpStatusError(UpstreamError):
         media_type: str | None = None,
         retry_after: float | None = None,
         excerpt: str | None = None,
+        location: str | None = None,
     ) -> None:
         super().__init__(
             message,
@@ -216,6 +217,7 @@ class HttpStatusError(UpstreamError):
             mediaType=media_type,
             retryAfter=retry_after,
             excerpt=excerpt,
+            location=location,
         )
         self.status = status
 
@@ -227,8 +229,10 @@ class MalformedAnswerError(UpstreamError):
         fault: What is broken, one of a closed set of words (``openwop_mcp.protocol.messages.FAULTS``).
     """
 
-    def __init__(self, message: str, *, fault: str, excerpt: str | None = None, delivery: Delivery) -> None:
-        super().__init__(message, delivery=delivery, fault=fault, excerpt=excerpt)
+    def __init__(
+        self, message: str, *, fault: str, excerpt: str | None = None, delivery: Delivery, retryable: bool = True
+    ) -> None:
+        super().__init__(message, delivery=delivery, retryable=retryable, fault=fault, excerpt=excerpt)
         self.fault = fault
 
 

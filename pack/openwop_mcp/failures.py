@@ -218,15 +218,18 @@ def _policy(value: object) -> RetryPolicy:
 
 
 def _timed_out(failure: temporalio.api.failure.v1.Failure) -> CallFailure:
-    """A worker that went away. Its last beat, if it holds a claim, says that the request may have left."""
+    """A worker that went away. Its last beat, if there was one, is its claim.
+
+    Without one another attempt is safe: a call that must not be repeated is claimed before it is sent.
+    """
     info = failure.timeout_failure_info
     claim = next(
         (head for payload in info.last_heartbeat_details.payloads if (head := _facts(payload.data)) is not None), None
     )
     timeout = temporalio.api.enums.v1.TimeoutType.Name(info.timeout_type).removeprefix("TIMEOUT_TYPE_").lower()
     if claim is None:
-        delivery, repeat_safe, policy = Delivery.NOT_SENT, True, RetryPolicy()
-        message = f"the worker was lost before the request was sent ({timeout} timeout)"
+        delivery, repeat_safe, policy = Delivery.UNKNOWN, True, RetryPolicy()
+        message = f"the worker was lost before it claimed the call ({timeout} timeout)"
         facts: dict[str, object] = {}
     else:
         delivery, repeat_safe = Delivery(str(claim["delivery"])), claim.get("repeatSafe") is True

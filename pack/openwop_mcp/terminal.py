@@ -6,6 +6,7 @@ pipe.
 
 from __future__ import annotations
 
+import logging
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, TextIO
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ("escape", "json_for", "table")
+__all__ = ("LogFormatter", "escape", "json_for", "table")
 
 INVISIBLE = frozenset(
     (
@@ -110,3 +111,11 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     for row in rows:
         shown.add_row(*(Text(escape(cell)) for cell in row))
     return shown
+
+
+class LogFormatter(logging.Formatter):
+    """Log lines that may quote a server; nothing in them steers a terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Write the record, escaped."""
+        return escape(super().format(record), multiline=True)

@@ -8,6 +8,7 @@ taken once, are a server that names another revision of ours (-32022) and a tool
 from __future__ import annotations
 
 import itertools
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,9 +17,10 @@ import httpx
 
 from openwop_mcp import jsontext
 from openwop_mcp.client._http import HttpTransport, SizeLimits
+from openwop_mcp.client._redact import Redactor
 from openwop_mcp.config import Limits, Server, Timeouts
 from openwop_mcp.effects.delivery import Delivery
-from openwop_mcp.errors import MalformedAnswerError, NoCommonRevisionError, RpcError
+from openwop_mcp.errors import MalformedAnswerError, McpError, NoCommonRevisionError, RpcError
 from openwop_mcp.protocol import headers, messages, params, revisions
 
 __all__ = ("Exchange", "McpClient")
@@ -29,8 +31,14 @@ CLIENT_CAPABILITIES = b"{}"
 NAMED_BY = {"tools/call": "name", "resources/read": "uri"}
 """Which parameter stands in ``Mcp-Name`` (MCP 2026-07-28, Streamable HTTP, standard headers)."""
 
+MAY_BE_ANNOTATED = re.compile(rb"x-mcp-header|\\u")
+"""Whether a schema's text can name a header, plainly or with escapes. Most cannot, and are not decoded."""
+
 MAX_PAGES = 100
 """Pages read to find one tool's definition after a header mismatch; a list that does not end is a server's fault."""
+
+MAX_SHOWN = 10
+"""Revisions shown of those that a server claims to speak: more are no help, and a server decides how many it names."""
 
 MAX_DISCOVER_AGE = 3600.0
 """Seconds a DiscoverResult is kept at most, whatever its ttlMs: a server must not pin what we think of it."""
@@ -66,7 +74,7 @@ class McpClient:
         timeouts: Limits in seconds for each request.
         sizes: Limits in bytes for each answer.
         client_info: JSON text of ``Implementation``.
-        static_headers: Headers of every request, credentials among them.
+        static_headers: Headers of every request, credentials among them; no error shows their values.
         clock: Monotonic seconds.
     """
 
@@ -93,6 +101,7 @@ class McpClient:
             ("User-Agent", "openwop-mcp-pack"),
             *static_headers,
         )
+        self._redactor = Redactor(value for _, value in static_headers)
         self._clock = clock
         self._ids = itertools.count(1)
         self._header_params: dict[str, list[params.HeaderParam]] = {}
@@ -125,22 +134,31 @@ class McpClient:
         members = [("name", jsontext.encode(name))]
         if arguments is not None:
             members.append(("arguments", arguments))
-        known = self._header_params.get(name)
+        known = self._header_params.get(name, [])
+        began = self._clock()
         try:
             return await self._request("tools/call", members, timeout=timeout, extra=_mirror(known, arguments))
-        except RpcError as error:
-            if error.rpc_code != messages.HEADER_MISMATCH:
+        except RpcError as refusal:
+            if refusal.rpc_code != messages.HEADER_MISMATCH:
                 raise
-            fresh = await self._definition(name, timeout)
-            if not fresh or fresh == known:
+            try:
+                fresh = await self._definition(name, timeout, began)
+            except RpcError:
+                raise refusal from None
+            except McpError as failed:
+                # Only reading failed: the server refused the call itself.
+                failed.delivery = Delivery.NOT_PROCESSED
                 raise
-        return await self._request("tools/call", members, timeout=timeout, extra=_mirror(fresh, arguments))
+            if fresh == known:
+                raise
+        left = self._left(timeout, began)
+        return await self._request("tools/call", members, timeout=left, extra=_mirror(fresh, arguments))
 
     async def list_tools(self, cursor: str | None = None, *, timeout: float | None = None) -> Exchange:
         """``tools/list``: one page. Any cursor is forwarded, the empty string included."""
         members = [] if cursor is None else [("cursor", jsontext.encode(cursor))]
         exchange = await self._request("tools/list", members, timeout=timeout)
-        self._remember(exchange.result)
+        self._learn(exchange.result)
         return exchange
 
     async def read_resource(self, uri: str, *, timeout: float | None = None) -> Exchange:
@@ -156,7 +174,7 @@ class McpClient:
         exchange = await self._request("server/discover", [], timeout=timeout)
         ttl = _milliseconds(jsontext.member(exchange.result, "ttlMs"))
         if ttl > 0:
-            self._discovered = _Discovered(exchange, asked + min(ttl, MAX_DISCOVER_AGE))
+            self._discovered = _Discovered(exchange, asked + ttl)
         return exchange
 
     async def _request(
@@ -167,6 +185,7 @@ class McpClient:
         timeout: float | None,
         extra: Sequence[tuple[str, str]] = (),
     ) -> Exchange:
+        began = self._clock()
         try:
             return await self._send(method, members, timeout, extra)
         except RpcError as error:
@@ -174,8 +193,9 @@ class McpClient:
                 raise
             offered = _supported(error.error)
             if revisions.choose(offered, floor=revisions.MODERN) is None:
-                raise NoCommonRevisionError(requested=revisions.MODERN, supported=offered) from error
-        return await self._send(method, members, timeout, extra)
+                shown = [messages.excerpt(item.encode("utf-8", "backslashreplace")) for item in offered[:MAX_SHOWN]]
+                raise NoCommonRevisionError(requested=revisions.MODERN, supported=shown) from error
+        return await self._send(method, members, self._left(timeout, began), extra)
 
     async def _send(
         self, method: str, members: Sequence[tuple[str, bytes]], timeout: float | None, extra: Sequence[tuple[str, str]]
@@ -190,58 +210,77 @@ class McpClient:
             capabilities=CLIENT_CAPABILITIES,
         )
         name = _named(method, members)
-        answer = await self._transport.post(
-            self._url,
-            [*self._static_headers, *headers.standard(revisions.MODERN, method, name=name), *extra],
-            body,
-            timeouts=self._timeouts if timeout is None else self._timeouts.narrowed(timeout),
-            sizes=self._sizes,
-        )
-        result = messages.answer(answer.message, request_id, method=method, http_status=answer.status)
-        if messages.is_input_required(result):
-            raise MalformedAnswerError(
-                "the server asks for input although the client declared that it cannot be asked",
-                fault="input_required_undeclared",
-                delivery=Delivery.ANSWERED,
+        try:
+            answer = await self._transport.post(
+                self._url,
+                [*self._static_headers, *headers.standard(revisions.MODERN, method, name=name), *extra],
+                body,
+                timeouts=self._timeouts if timeout is None else self._timeouts.narrowed(timeout),
+                sizes=self._sizes,
             )
+            result = messages.answer(answer.message, request_id, method=method, http_status=answer.status)
+            if messages.is_input_required(result):
+                raise MalformedAnswerError(
+                    f"the answer to {method} {messages.FAULTS['input_required_undeclared']}",
+                    fault="input_required_undeclared",
+                    delivery=Delivery.ANSWERED,
+                    retryable=False,
+                )
+        except McpError as error:
+            self._redactor.clean(error)
+            raise
         return Exchange(result, revisions.MODERN, answer.status)
 
-    async def _definition(self, name: str, timeout: float | None) -> list[params.HeaderParam] | None:
-        """The header parameters of one tool, from a fresh list; None where the list does not hold the tool."""
-        self._header_params.pop(name, None)
+    def _left(self, timeout: float | None, began: float) -> float:
+        """Seconds left of a call that needs more than one request: they share its total limit."""
+        total = self._timeouts.total if timeout is None else min(timeout, self._timeouts.total)
+        return max(0.0, total - (self._clock() - began))
+
+    async def _definition(self, name: str, timeout: float | None, began: float) -> list[params.HeaderParam]:
+        """The header parameters of one tool, from a fresh list; none where the list does not hold the tool."""
         cursor: str | None = None
         for _ in range(MAX_PAGES):
-            page = (await self.list_tools(cursor, timeout=timeout)).result
-            if name in self._header_params:
-                return self._header_params[name]
+            members = [] if cursor is None else [("cursor", jsontext.encode(cursor))]
+            page = (await self._request("tools/list", members, timeout=self._left(timeout, began))).result
+            learnt = self._learn(page)
+            if name in learnt:
+                return learnt[name]
             following = jsontext.member(page, "nextCursor")
             if following is None or jsontext.kind(following) != "string":
-                return None
+                break
             cursor = jsontext.decode(following)
-        return None
+        return []
 
-    def _remember(self, page: bytes) -> None:
-        """Keep what a page says of header parameters. A tool with a fault in them is not callable by its headers."""
-        tools = jsontext.member(page, "tools")
-        if tools is None or jsontext.kind(tools) != "array":
-            return
-        for tool in jsontext.elements(tools):
-            if jsontext.kind(tool) != "object":
-                continue
-            name, schema = jsontext.member(tool, "name"), jsontext.member(tool, "inputSchema")
-            if name is None or schema is None or jsontext.kind(name) != "string":
-                continue
-            try:
-                found = params.header_params(schema)
-            except params.InvalidHeaderAnnotationError:
-                found = []
+    def _learn(self, page: bytes) -> dict[str, list[params.HeaderParam]]:
+        """Keep what a page says of header parameters, for calls to come. Most tools have none, and take no room."""
+        learnt = _header_params(page)
+        for name, found in learnt.items():
             if found:
-                self._header_params[jsontext.decode(name)] = found
+                self._header_params[name] = found
             else:
-                self._header_params.pop(jsontext.decode(name), None)
+                self._header_params.pop(name, None)
+        return learnt
 
 
-def _mirror(known: list[params.HeaderParam] | None, arguments: bytes | None) -> list[tuple[str, str]]:
+def _header_params(page: bytes) -> dict[str, list[params.HeaderParam]]:
+    """The header parameters of each tool on a page; none for a tool with a fault in them, whatever it meant."""
+    tools = jsontext.member(page, "tools")
+    found: dict[str, list[params.HeaderParam]] = {}
+    for tool in jsontext.elements(tools) if tools is not None and jsontext.kind(tools) == "array" else []:
+        if jsontext.kind(tool) != "object":
+            continue
+        name, schema = jsontext.member(tool, "name"), jsontext.member(tool, "inputSchema")
+        if name is None or jsontext.kind(name) != "string":
+            continue
+        try:
+            annotated = schema is not None and MAY_BE_ANNOTATED.search(schema) is not None
+            found[jsontext.decode(name)] = params.header_params(schema) if annotated else []
+        except params.InvalidHeaderAnnotationError:
+            found[jsontext.decode(name)] = []
+    return found
+
+
+def _mirror(known: Sequence[params.HeaderParam], arguments: bytes | None) -> list[tuple[str, str]]:
     return params.param_headers(known, arguments) if known and arguments is not None else []
 
 
@@ -257,8 +296,9 @@ def _supported(error: bytes) -> list[str]:
 
 
 def _milliseconds(value: bytes | None) -> float:
-    """Seconds of a ``ttlMs``; absent, negative or not a number is zero (MCP 2026-07-28, Caching)."""
+    """Seconds of a ``ttlMs``, up to our limit; absent, negative or not a number is zero (MCP 2026-07-28, Caching)."""
     decoded = jsontext.decode(value) if value is not None else 0
-    return (
-        max(0.0, float(decoded) / 1000) if isinstance(decoded, int | float) and not isinstance(decoded, bool) else 0.0
-    )
+    if not isinstance(decoded, int | float) or isinstance(decoded, bool):
+        return 0.0
+    # Bounded before it is divided: an integer can be too large for a float.
+    return max(0, min(decoded, MAX_DISCOVER_AGE * 1000)) / 1000

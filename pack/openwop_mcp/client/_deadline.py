@@ -45,7 +45,7 @@ class Deadline:
         except TimeoutError:
             raise TimeLimitError(
                 f"no answer: the '{self._limit}' limit of {self._seconds:g} s ran out"
-                f" (setting servers.<id>.timeouts.{self._limit})",
+                f" (setting servers.<id>.timeouts.{self._limit}, or the call's own timeout)",
                 limit=self._limit,
                 seconds=self._seconds,
                 delivery=Delivery.UNKNOWN if self.connected else Delivery.NOT_SENT,
@@ -59,6 +59,10 @@ class Deadline:
     def alive(self) -> None:
         """Something came: the idle limit starts anew."""
         self._run("idle", self._limits.idle)
+
+    def answered(self) -> None:
+        """The verdict is known: what is still read has a bound of its own."""
+        self._timeout.reschedule(None)
 
     def _run(self, limit: str, seconds: float) -> None:
         when = self._loop.time() + seconds

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from openwop_mcp import jsontext
 from openwop_mcp.client._client import Exchange, McpClient
-from openwop_mcp.errors import NoCommonRevisionError, RpcError, UpstreamError
+from openwop_mcp.errors import McpError, NoCommonRevisionError, RpcError
 from openwop_mcp.protocol import revisions
 
 __all__ = ("health",)
@@ -23,14 +23,12 @@ async def health(client: McpClient, *, timeout: float | None = None) -> Exchange
         JSON text ``{"state": "reachable" | "incompatible" | "unreachable", "discover"?: DiscoverResult}``; the
         DiscoverResult's bytes are the server's.
 
-    Raises:
-        McpError: Only for what is no statement about the server, such as a cancelled call.
     """
     try:
         exchange = await client.discover(timeout=timeout)
     except (RpcError, NoCommonRevisionError):
         return _state("incompatible")
-    except UpstreamError:
+    except McpError:
         return _state("unreachable")
     offered = jsontext.member(exchange.result, "supportedVersions")
     listed = jsontext.decode(offered) if offered is not None else None

@@ -1,5 +1,8 @@
 """What workflow code calls. Schedules activities by name and never touches a socket."""
 
-from openwop_mcp.ctx import mcp
+from temporalio import workflow
+
+with workflow.unsafe.imports_passed_through():
+    from openwop_mcp.ctx import mcp
 
 __all__ = ("mcp",)

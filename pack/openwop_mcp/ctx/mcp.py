@@ -18,11 +18,21 @@ from temporalio.common import RetryPolicy as ActivityRetryPolicy
 from temporalio.exceptions import ActivityError
 
 with workflow.unsafe.imports_passed_through():
-    from openwop_mcp import failures, jsontext
-    from openwop_mcp.calls import ACTIVITY_NAMES, DEFAULT_TASK_QUEUE, NO_ARGUMENTS, CallRequest, recorded
+    # Names are taken from modules, never modules from the package: the package itself is executed anew in the sandbox,
+    # and so would be each module that is fetched through it.
+    from openwop_mcp.calls import (
+        ACTIVITY_NAMES,
+        DEFAULT_TASK_QUEUE,
+        MAX_CALL_BYTES,
+        NO_ARGUMENTS,
+        CallRequest,
+        recorded,
+    )
     from openwop_mcp.effects.decide import Again, RetryPolicy, decide
     from openwop_mcp.effects.delivery import Delivery
     from openwop_mcp.errors import InvalidRequestError, McpError, ResultTooLargeError
+    from openwop_mcp.failures import McpCallError, json_payload, read, refusal
+    from openwop_mcp.jsontext import check, encode
     from openwop_mcp.verbatim import Verbatim
 
 __all__ = ("ServerHealth", "call_tool", "list_tools", "read_resource", "server_health")
@@ -34,9 +44,11 @@ machine or a restarting Temporal must not leave an effect in doubt."""
 ATTEMPT_TIMEOUT = timedelta(hours=2)
 """Backstop for one attempt. The limits that matter are the server's ``timeouts``, of at most an hour, in the worker."""
 
-MAX_ARGUMENT_BYTES = 1_572_864
-"""Arguments over 1.5 MiB: Temporal refuses an activity's input over 2 MiB by failing the workflow task for ever."""
+MAX_PROSE = 200
+"""Characters of a summary, which is a line in Temporal's UI."""
 
+# Activities here have no summary: each payload of a command is visited eleven times by the SDK, every time through the
+# sandbox, which for a summary comes to a tenth of a call's CPU. The activity's type and input say the same.
 ONE_ATTEMPT = ActivityRetryPolicy(maximum_attempts=1)
 
 Arguments = Mapping[str, Any] | bytes | Verbatim
@@ -177,6 +189,7 @@ async def server_health(
 async def _call(
     request: CallRequest, arguments: bytes | None, task_queue: str, heartbeat_timeout: timedelta
 ) -> Verbatim:
+    _check_size(request, arguments)
     waited = 0.0
     while True:
         try:
@@ -184,12 +197,12 @@ async def _call(
         except ActivityError as error:
             if error.failure is None:
                 raise
-            failure = failures.read(error.failure)
+            failure = read(error.failure)
             if failure.cancelled:
                 raise asyncio.CancelledError from error
             decision = decide(failure.policy, request.attempt, waited, failure.happened)
             if not isinstance(decision, Again):
-                raise failures.McpCallError.of(failure, decision) from error
+                raise McpCallError.of(failure, decision) from error
         if decision.wait > 0:
             await workflow.sleep(decision.wait, summary=f"retry {_prose(request)} after {decision.wait:g} s")
         waited += decision.wait
@@ -202,21 +215,20 @@ async def _attempt(
     given = NO_ARGUMENTS if arguments is None else arguments
     answer: RawValue = await workflow.execute_activity(
         ACTIVITY_NAMES[request.method],
-        args=[RawValue(failures.json_payload(request.encode())), RawValue(failures.json_payload(given))],
+        args=[RawValue(json_payload(request.encode())), RawValue(json_payload(given))],
         result_type=RawValue,
         task_queue=task_queue,
         start_to_close_timeout=ATTEMPT_TIMEOUT,
         heartbeat_timeout=heartbeat_timeout,
         retry_policy=ONE_ATTEMPT,
         cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-        summary=_prose(request),
     )
     return recorded(answer.payload)
 
 
 def _prose(request: CallRequest) -> str:
     about = f" {request.subject}" if request.subject else ""
-    return f"{request.method} {request.server_id}{about}"
+    return f"{request.method} {request.server_id}{about}"[:MAX_PROSE]
 
 
 def _seconds(timeout: timedelta | None) -> float | None:
@@ -228,22 +240,27 @@ def _text(arguments: Arguments | None) -> bytes | None:
     if arguments is None:
         return None
     try:
-        text = arguments if isinstance(arguments, bytes) else jsontext.encode(arguments)
-        jsontext.check(text)
+        text = arguments if isinstance(arguments, bytes) else encode(arguments)
+        check(text)
     except (TypeError, ValueError) as error:
         raise _refused(InvalidRequestError(f"arguments: {error}", path="arguments")) from None
-    if len(text) > MAX_ARGUMENT_BYTES:
-        raise _refused(
-            ResultTooLargeError(
-                f"arguments of {len(text)} bytes are over the {MAX_ARGUMENT_BYTES} bytes that Temporal carries",
-                delivery=Delivery.NOT_SENT,
-                limit=MAX_ARGUMENT_BYTES,
-                setting="none",
-                size=len(text),
-            )
-        )
     return text
 
 
-def _refused(error: McpError) -> failures.McpCallError:
-    return failures.McpCallError.of(failures.refusal(error))
+def _check_size(request: CallRequest, arguments: bytes | None) -> None:
+    size = len(request.encode()) + len(arguments or b"")
+    if size > MAX_CALL_BYTES:
+        raise _refused(
+            ResultTooLargeError(
+                f"a call of {size} bytes, arguments and names together, is over the {MAX_CALL_BYTES} bytes that"
+                " Temporal carries",
+                delivery=Delivery.NOT_SENT,
+                limit=MAX_CALL_BYTES,
+                setting="none",
+                size=size,
+            )
+        )
+
+
+def _refused(error: McpError) -> McpCallError:
+    return McpCallError.of(refusal(error))

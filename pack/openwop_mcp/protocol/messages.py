@@ -15,6 +15,7 @@ from openwop_mcp.errors import MalformedAnswerError, RpcError
 __all__ = (
     "CLIENT_CAPABILITIES",
     "CLIENT_INFO",
+    "EXCERPT_BYTES",
     "FAULTS",
     "HEADER_MISMATCH",
     "INPUT_METHODS",
@@ -25,6 +26,7 @@ __all__ = (
     "answer",
     "classify_stream_message",
     "excerpt",
+    "is_error",
     "is_input_required",
     "request",
 )
@@ -51,6 +53,8 @@ INPUT_METHODS: Final = frozenset({"tools/call", "resources/read", "prompts/get"}
 """Methods whose result may ask for input (MCP 2026-07-28, multi round-trip requests); elsewhere that is a fault."""
 
 FAULTS: Final[Mapping[str, str]] = {
+    "invalid_http": "is not HTTP, or is encoded in a way that cannot be undone",
+    "empty": "is empty",
     "invalid_utf8": "is not UTF-8",
     "invalid_json": "is not JSON",
     "not_an_object": "is not a JSON object",
@@ -62,11 +66,15 @@ FAULTS: Final[Mapping[str, str]] = {
     "invalid_error": "has an error without an integer code and a text message",
     "invalid_result": "has a result that is not an object",
     "unknown_result_type": "has a result of a type that this request cannot have",
+    "input_required_undeclared": "asks for input although the client declared that it cannot be asked",
 }
 """What can be wrong with an answer: the closed set of words, each with how a sentence about the answer goes on."""
 
 MAX_EXCERPT = 256
 """Characters shown of what a server sent: enough to recognise an error page, too little to hold a document."""
+
+EXCERPT_BYTES = 4 * (MAX_EXCERPT + 1)
+"""Bytes that an excerpt is made from: one character more than fits tells a cut, and none takes more than four bytes."""
 
 StreamMessage = Literal["answer", "notification", "request", "other"]
 
@@ -154,8 +162,8 @@ def answer(data: bytes, request_id: int, *, method: str, http_status: int) -> by
 def classify_stream_message(data: bytes) -> StreamMessage:
     """Tell what a message on the stream of one request is.
 
-    What cannot be read, and what answers another request, is an answer too: :func:`answer` names its fault. Only an
-    object without any member of JSON-RPC, such as a home-made heartbeat, is ``other``.
+    What cannot be read, what answers another request and what answers nothing is an answer too: :func:`answer` names
+    its fault. Only an object that is no JSON-RPC message, such as a home-made heartbeat, is ``other``.
     """
     try:
         found = dict(jsontext.members(data))
@@ -163,7 +171,19 @@ def classify_stream_message(data: bytes) -> StreamMessage:
         return "answer"
     if "method" in found:
         return "request" if "id" in found else "notification"
-    return "answer" if "result" in found or "error" in found else "other"
+    return "answer" if "result" in found or "error" in found or {"jsonrpc", "id"} <= found.keys() else "other"
+
+
+def is_error(data: bytes) -> bool:
+    """Tell whether the body of an HTTP error is meant as a JSON-RPC error; :func:`answer` says whether it is sound.
+
+    Gateways and authorization servers have errors of their own in JSON, so the word alone means nothing.
+    """
+    try:
+        found = dict(jsontext.members(data))
+    except jsontext.JsonTextError:
+        return False
+    return "jsonrpc" in found and "error" in found
 
 
 def is_input_required(result: bytes) -> bool:
@@ -174,8 +194,7 @@ def is_input_required(result: bytes) -> bool:
 
 def excerpt(data: bytes) -> str:
     """Show the beginning of what a server sent, in at most 256 printable characters."""
-    # One character more than fits tells a cut; no character takes more than four bytes.
-    shown = data[: 4 * (MAX_EXCERPT + 1)].decode("utf-8", "backslashreplace")
+    shown = data[:EXCERPT_BYTES].decode("utf-8", "backslashreplace")
     escaped = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown[: MAX_EXCERPT + 1])
     return escaped if len(escaped) <= MAX_EXCERPT else escaped[: MAX_EXCERPT - 1] + "…"
 

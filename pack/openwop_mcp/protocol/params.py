@@ -66,12 +66,32 @@ class HeaderParam:
 
 
 @dataclass(frozen=True, slots=True)
+class _Steps:
+    """The way to a place, by its last step: a deep schema would make tuples of all steps cost quadratic time."""
+
+    before: _Steps | None
+    last: str
+
+    def listed(self) -> tuple[str, ...]:
+        steps: list[str] = []
+        step: _Steps | None = self
+        while step is not None:
+            steps.append(step.last)
+            step = step.before
+        return tuple(reversed(steps))
+
+
+@dataclass(frozen=True, slots=True)
 class _Place:
-    """A schema inside the input schema. ``properties`` is None where it is not reached through properties alone."""
+    """A schema inside the input schema, the way to it, and the way through properties where they alone lead to it."""
 
     schema: Any
-    path: tuple[str, ...]
-    properties: tuple[str, ...] | None
+    path: _Steps | None = None
+    by_properties: bool = True
+    properties: _Steps | None = None
+
+    def fault(self, reason: str) -> InvalidHeaderAnnotationError:
+        return InvalidHeaderAnnotationError(reason, self.path.listed() if self.path is not None else ())
 
 
 def header_params(input_schema: bytes | Any) -> list[HeaderParam]:
@@ -86,13 +106,13 @@ def header_params(input_schema: bytes | Any) -> list[HeaderParam]:
     """
     schema = jsontext.decode(input_schema) if isinstance(input_schema, bytes) else input_schema
     found: dict[str, HeaderParam] = {}
-    pending = [_Place(schema, (), ())]
+    pending = [_Place(schema)]
     while pending:
         place = pending.pop()
         if isinstance(place.schema, dict) and ANNOTATION in place.schema:
             param = _param(place)
             if param.name.lower() in found:
-                raise InvalidHeaderAnnotationError("is used twice; names must differ by more than case", place.path)
+                raise place.fault("is used twice; names must differ by more than case")
             found[param.name.lower()] = param
         pending.extend(reversed(_inner(place)))
     return list(found.values())
@@ -115,31 +135,31 @@ def param_headers(params: Sequence[HeaderParam], arguments: bytes) -> list[tuple
 def _param(place: _Place) -> HeaderParam:
     name, kind = place.schema[ANNOTATION], place.schema.get("type")
     if not isinstance(name, str) or not _TOKEN.fullmatch(name):
-        raise InvalidHeaderAnnotationError("is not a header name: letters, digits and !#$%&'*+-.^_`|~ only", place.path)
-    if not place.properties:
-        raise InvalidHeaderAnnotationError("is not on a property that properties alone lead to", place.path)
+        raise place.fault("is not a header name: letters, digits and !#$%&'*+-.^_`|~ only")
+    if place.properties is None:
+        raise place.fault("is not on a property that properties alone lead to")
     if kind not in _TYPES:
-        raise InvalidHeaderAnnotationError("is on a property whose type is not integer, string or boolean", place.path)
-    return HeaderParam(place.properties, name, cast("Literal['integer', 'string', 'boolean']", kind))
+        raise place.fault("is on a property whose type is not integer, string or boolean")
+    return HeaderParam(place.properties.listed(), name, cast("Literal['integer', 'string', 'boolean']", kind))
 
 
 def _inner(place: _Place) -> list[_Place]:
     """List the values one step further in that can hold annotations."""
     if isinstance(place.schema, list):
-        return [_Place(item, (*place.path, str(index)), None) for index, item in enumerate(place.schema)]
+        return [_Place(item, _Steps(place.path, str(at)), by_properties=False) for at, item in enumerate(place.schema)]
     if not isinstance(place.schema, dict):
         return []
     inner: list[_Place] = []
     for keyword, value in place.schema.items():
-        path = (*place.path, keyword)
+        path = _Steps(place.path, keyword)
         if keyword in _MAPS and isinstance(value, dict):
-            reached = place.properties if keyword == "properties" else None
+            reached = keyword == "properties" and place.by_properties
             inner += [
-                _Place(schema, (*path, name), None if reached is None else (*reached, name))
+                _Place(schema, _Steps(path, name), reached, _Steps(place.properties, name) if reached else None)
                 for name, schema in value.items()
             ]
         elif keyword not in _DATA and keyword != ANNOTATION:
-            inner.append(_Place(value, path, None))
+            inner.append(_Place(value, path, by_properties=False))
     return inner
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from openwop_mcp import jsontext, nodes
+from openwop_mcp.calls import MAX_CALL_BYTES
 from openwop_mcp.effects.decide import Again, RetryPolicy, decide
 from openwop_mcp.effects.delivery import Delivery
 from openwop_mcp.failures import CallFailure, conclude
@@ -62,6 +63,19 @@ CANCEL_GRACE = 3.0
 MAX_STATE = 1_000_000
 """Bytes of state that a continue-as-new may carry: half of what Temporal takes in one payload."""
 
+MAX_INPUT = 2_000_000
+"""Bytes that a run can be started with, state and inputs together; more than 2 MiB Temporal refuses for ever."""
+
+MAX_CALLS = 1_000
+"""Calls under way at once: half of what Temporal holds for a workflow. One too many fails its task again and again."""
+
+MAX_BYTES = 2_000_000
+"""Bytes of calls under way above which the next one waits for an answer. What a workflow task schedules travels in one
+message of at most 4 MiB, beyond which Temporal ends the workflow; a call is at most ``MAX_CALL_BYTES``."""
+
+CALL_OVERHEAD = 1_000
+"""Bytes that a call takes up in that message beside its config and inputs: ids, summary, limits."""
+
 Emit = Callable[[int, str, str | None, bytes, int], None]
 """Takes an event: sequence, type, node id, payload as JSON text, milliseconds since 1970."""
 
@@ -74,11 +88,12 @@ _NOTHING: Outputs = {}
 
 @dataclass(frozen=True, slots=True)
 class _Flight:
-    """Something under way: an attempt's activity, or a timer that is due at ``due``."""
+    """Something under way: an attempt's activity of ``size`` bytes, or a timer that is due at ``due``."""
 
     purpose: Literal["call", "delay", "retry", "cancel-grace"]
     node: GraphNode | None
     due: int = 0
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +160,7 @@ class RunMachine:
         self._open = len(self._nodes)
         self._flights: dict[int, _Flight] = {}
         self._calls = 0
+        self._bytes = 0
         self._ready: deque[GraphNode] = deque()
         self._settled: deque[GraphNode] = deque()
         self._commands: list[Command] = []
@@ -267,6 +283,7 @@ class RunMachine:
                     return
                 if flight.purpose == "call":
                     self._calls -= 1
+                    self._bytes -= flight.size
                 if flight.node is None:
                     self._end_cancelled(self._cancel.reason if self._cancel else "")
                     return
@@ -344,6 +361,8 @@ class RunMachine:
                 self._spread(self._settled.popleft())
             if not self._ready or self._halted or self._draining or self._over is not None:
                 return
+            if self._calls >= MAX_CALLS or self._bytes >= MAX_BYTES:
+                return
             self._begin_attempt(self._ready.popleft())
 
     def _make_ready(self, node: GraphNode) -> None:
@@ -383,10 +402,16 @@ class RunMachine:
                 else:
                     self._complete(node, _NOTHING)
             case "activity":
-                ordinal = self._fly(_Flight("call", node))
+                given = jsontext.build(inputs)
+                if (size := len(spec.config) + len(given)) > MAX_CALL_BYTES:
+                    self._fail(node, _too_large(size))
+                    return
+                size += CALL_OVERHEAD
+                ordinal = self._fly(_Flight("call", node, size=size))
                 self._calls += 1
+                self._bytes += size
                 self._commands.append(
-                    ScheduleNode(ordinal, spec.id, spec.type.type_id, node.attempt, spec.config, jsontext.build(inputs))
+                    ScheduleNode(ordinal, spec.id, spec.type.type_id, node.attempt, spec.config, given)
                 )
 
     def _inputs_of(self, node: GraphNode) -> Members:
@@ -536,7 +561,7 @@ class RunMachine:
         if not self._draining or self._halted or self._calls or self._over is not None:
             return
         state = self._state()
-        if len(state) <= MAX_STATE:
+        if len(state) <= MAX_STATE and len(self._start.carrying(state).encode()) + len(self._inputs) <= MAX_INPUT:
             self._over = ContinueAsNew(state)
             return
         # It does not get smaller by waiting, so go on here, and do not ask again at every fact.
@@ -736,6 +761,14 @@ def _absence(port: Port) -> str:
             return f"variable '{port.name}' has no value"
         case _:
             return "no value"
+
+
+def _too_large(size: int) -> _Error:
+    return _Error(
+        "storage_limit_exceeded",
+        f"nothing was sent: config and inputs of {size} bytes are over the {MAX_CALL_BYTES} that Temporal carries",
+        jsontext.encode({"delivery": Delivery.NOT_SENT.value, "limit": MAX_CALL_BYTES, "size": size}),
+    )
 
 
 def _error_of(failure: CallFailure) -> _Error:

@@ -231,7 +231,7 @@ def test_an_excerpt_shows_that_it_was_cut() -> None:
         ('{"jsonrpc":"2.0","result":{}}', "answer"),
         ("[]", "answer"),
         ("{oops", "answer"),
-        (envelope(), "other"),
+        (envelope(), "answer"),
         ('{"type":"heartbeat"}', "other"),
         ('{"jsonrpc":"2.0","method":"notifications/progress","params":{}}', "notification"),
         (envelope(method='"sampling/createMessage"'), "request"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -183,3 +184,11 @@ def test_a_refused_argument_is_named_and_not_shown() -> None:
         param_headers(PARAMS, b'{"options":{"limit":["secret"]}}')
     assert caught.value.facts == {"path": "arguments.options.limit"}
     assert "secret" not in str(caught.value)
+
+
+def test_a_schema_of_great_depth_costs_no_quadratic_time() -> None:
+    deep = b'{"properties":{"a":{"type":"string","x-mcp-header":"A"}},"d":' + b'{"d":' * 50_000 + b"1" + b"}" * 50_001
+    began = time.process_time()
+    assert [param.path for param in header_params(deep)] == [("a",)]
+    # Quadratic, it is over ten seconds.
+    assert time.process_time() - began < 4

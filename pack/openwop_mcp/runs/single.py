@@ -1,0 +1,47 @@
+"""The workflow of one tool call, for those who want a call's record and no graph.
+
+Owns that definition's text. Knows nothing of who calls.
+"""
+
+from __future__ import annotations
+
+from openwop_mcp import jsontext
+
+__all__ = ("single_call",)
+
+
+def single_call(server_id: str, name: str, arguments: bytes | None, idempotency_key: str | None) -> bytes:
+    """Write a definition of one node that calls a tool.
+
+    Args:
+        server_id: The server.
+        name: The tool.
+        arguments: JSON text of an object; it stands in the definition byte for byte. None leaves the member out.
+        idempotency_key: The caller's key for the effect, if it has one.
+    """
+    inputs = [] if arguments is None else [("arguments", jsontext.build([("type", b'"static"'), ("value", arguments)]))]
+    if idempotency_key is not None:
+        inputs.append(("idempotencyKey", jsontext.encode({"type": "static", "value": idempotency_key})))
+    node = jsontext.build(
+        [
+            ("id", b'"call"'),
+            ("typeId", b'"community.mcp.call-tool"'),
+            ("name", jsontext.encode(f"{server_id} {name}")),
+            ("position", b'{"x":0,"y":0}'),
+            ("config", jsontext.encode({"serverId": server_id, "name": name})),
+            ("inputs", jsontext.build(inputs)),
+        ]
+    )
+    return jsontext.build(
+        [
+            ("id", b'"call"'),
+            ("name", jsontext.encode(f"call {server_id} {name}")),
+            ("version", b'"1"'),
+            ("nodes", b"[" + node + b"]"),
+            ("edges", b"[]"),
+            ("triggers", b'[{"id":"manual","type":"manual","enabled":true}]'),
+            ("variables", b"[]"),
+            ("metadata", b"{}"),
+            ("settings", b"{}"),
+        ]
+    )

@@ -1,0 +1,124 @@
+"""One server and one `worker.py dev` for the tests of the command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import worker
+from tests.support.cli import Done, Serving, cli, serving
+from tests.support.fake_server import FakeServer, Reply, Request, error_reply, modern
+
+HOSTILE = "a\x1b]0;owned\x07b\x9b31mc\u202edc\u2066e\x00f\r\x08g"
+"""A title of the window, a colour by its C1 byte, a reversed and an isolated text, and what overwrites a line."""
+
+FAILED = b'{"resultType":"complete","content":[{"type":"text","text":"no such city"}],"isError":true}'
+ODD = b'{ "structuredContent":{"n":1.10,"big":123456789012345678901234,"s":"\\u00e9"}, "content":[], "x":1E400 }'
+PAGES = {
+    None: b'{"tools":[{"name":"one","description":"First tool.\\nMore of it."}],"nextCursor":""}',
+    "": b'{"tools":[{"name":"two"}],"nextCursor":"it\'s"}',
+    "it's": b'{"tools":[]}',
+    "odd": b'{"tools":{"name":"three"},"nextCursor":7}',
+}
+
+
+def _hostile_result() -> bytes:
+    return json.dumps({"content": [{"type": "text", "text": HOSTILE}]}, ensure_ascii=False).encode()
+
+
+async def _called(request: Request) -> bytes | Reply | None:
+    match request.json["params"]["name"]:
+        case "fails":
+            return FAILED
+        case "refuses":
+            return error_reply(request, -32602, f"no: {HOSTILE}", {"why": 1})
+        case "hostile":
+            return _hostile_result()
+        case "odd":
+            return ODD
+        case "stalls":
+            return Reply(stall="head")
+        case _:
+            return b'{"content":[{"type":"text","text":"done"}]}'
+
+
+def _listed(request: Request) -> bytes:
+    cursor = request.json["params"].get("cursor")
+    if cursor == "hostile":
+        tool = {"name": HOSTILE, "description": HOSTILE}
+        return json.dumps({"tools": [tool], "nextCursor": HOSTILE}, ensure_ascii=False).encode()
+    return PAGES[cursor]
+
+
+@pytest.fixture(scope="session")
+async def server() -> AsyncIterator[FakeServer]:
+    async with FakeServer(modern({"tools/call": _called, "tools/list": _listed})) as fake:
+        yield fake
+
+
+@pytest.fixture
+def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For commands that run in this process: a test fails if they go on to ask anybody for anything."""
+
+    def refuse(_main: object) -> None:
+        raise AssertionError("something was started")
+
+    monkeypatch.setattr(worker, "run_async", refuse)
+
+
+@dataclass(frozen=True)
+class Dev:
+    """A running `worker.py dev`, and settings for other commands against it."""
+
+    serving: Serving
+    settings: Path
+    server: FakeServer
+
+    async def cli(self, *arguments: str, cwd: Path | None = None, **env: str) -> Done:
+        """A command with these settings; `--config` comes last, after the arguments."""
+        return await cli(*arguments, "--config", str(self.settings), cwd=cwd, **env)
+
+
+def settings_text(server: FakeServer, address: str = "127.0.0.1:1") -> str:
+    return f"""\
+[temporal]
+address = "{address}"
+
+[host]
+workflows = ["{Path(__file__).parent / "flows"}"]
+fixtures = true
+
+[worker]
+tenant = "acme"
+shutdown_grace = 1
+
+[servers.fake]
+url = "{server.url}"
+network = "private"
+retry = {{ attempts = 1 }}
+
+[servers.gone]
+url = "http://127.0.0.1:9/mcp"
+network = "private"
+
+[servers.old]
+url = "{server.url.replace("/mcp", "/old")}"
+network = "private"
+
+[servers.others]
+url = "{server.url}"
+tenants = ["someone-else"]
+"""
+
+
+@pytest.fixture(scope="session")
+async def dev(server: FakeServer, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Dev]:
+    settings = tmp_path_factory.mktemp("cli") / "settings.toml"
+    settings.write_text(settings_text(server), encoding="utf-8")
+    async with serving("dev", "--config", str(settings)) as running:
+        settings.write_text(settings_text(server, running.facts["temporal"]), encoding="utf-8")
+        yield Dev(running, settings, server)

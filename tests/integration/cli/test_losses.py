@@ -1,0 +1,60 @@
+"""What is missing: a worker, or Temporal itself. A worker is waited for, so both ways to wait are tried at once."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from typing import NamedTuple
+
+import pytest
+
+import worker
+from tests.support.cli import Done, cli
+
+NOBODY = {"OPENWOP_MCP__WORKER__TASK_QUEUE": "nobody"}
+
+
+class Losses(NamedTuple):
+    call: Done
+    start: Done
+
+
+@pytest.fixture(scope="module")
+async def losses(dev):
+    return Losses(
+        *await asyncio.gather(
+            dev.cli("call", "fake", "never-called", "--json", **NOBODY),
+            dev.cli("runs", "start", "conformance-noop", "--wait", **NOBODY),
+        )
+    )
+
+
+def test_a_call_that_no_worker_takes_is_ended_and_says_that_nothing_was_sent(losses, server):
+    assert losses.call.status == 1
+    error = losses.call.json["error"]
+    assert error["code"] == "service_unavailable"
+    assert "nothing was sent" in error["message"]
+    assert all(b"never-called" not in request.body for request in server.requests)
+
+
+def test_a_run_that_no_worker_takes_says_what_to_start(losses):
+    assert losses.start.status == 1
+    assert "worker.py run" in losses.start.err
+
+
+def test_dev_does_not_go_on_without_its_temporal():
+    with subprocess.Popen(["true"]) as process:
+        process.wait()
+    with pytest.raises(worker.CommandError, match="the embedded Temporal ended by itself"):
+        asyncio.run(worker.ended(process))
+
+
+async def test_without_temporal_a_command_names_the_address_and_what_to_start(dev):
+    done = await cli(
+        "call", "fake", "echo", "--json", "--config", str(dev.settings), OPENWOP_MCP__TEMPORAL__ADDRESS="127.0.0.1:1"
+    )
+    assert done.status == 1
+    error = done.json["error"]
+    assert error["code"] == "service_unavailable"
+    assert "127.0.0.1:1" in error["message"]
+    assert "worker.py dev" in error["message"]

@@ -1,0 +1,230 @@
+"""`worker.py runs` and `worker.py replay`: start, read, take away, and check what was recorded."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from pathlib import Path
+
+import pytest
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
+from temporalio.client import Client
+from temporalio.worker import Worker
+
+import worker
+from tests.integration.cli.author_flow import Author
+from tests.integration.cli.conftest import ODD
+from tests.support.cli import ROOT, cli
+
+INPUTS = r'{"method":"callTool","serverId":"fake","name":"odd","arguments":{"n":1.10,"e":"\u00e9"}}'
+AUTHOR = "tests.integration.cli.author_flow"
+
+
+@pytest.fixture(scope="module")
+async def run(dev):
+    """A run of the graph `conformance-mcp-client` that has completed."""
+    done = await dev.cli("runs", "start", "conformance-mcp-client", "--inputs", INPUTS, "--wait")
+    assert done.status == 0, done.err
+    return done.text.strip()
+
+
+@pytest.fixture(scope="module")
+async def exported(dev, run, tmp_path_factory):
+    """The run's history as a file."""
+    file = tmp_path_factory.mktemp("export") / "run.json"
+    done = await dev.cli("runs", "export", run, "--out", str(file))
+    assert (done.status, done.out) == (0, b"")
+    return file
+
+
+@pytest.fixture(scope="module")
+async def authored(dev, tmp_path_factory):
+    """The id of an author's workflow that has completed, and its history as a file."""
+    client = await Client.connect(dev.serving.facts["temporal"])
+    async with Worker(client, task_queue="author", workflows=[Author]):
+        await client.execute_workflow("Author", "openwop-mcp", id="author-1", task_queue="author")
+    file = tmp_path_factory.mktemp("author") / "author.json"
+    assert (await dev.cli("runs", "export", "author-1", "--out", str(file))).status == 0
+    return file
+
+
+async def test_a_workflow_starts_by_its_id_in_a_folder_and_by_its_file(dev, tmp_path):
+    (tmp_path / "own.json").write_bytes((ROOT / "examples/fixtures/conformance-identity.json").read_bytes())
+    (tmp_path / "inputs.json").write_text('{"payload": {"n": 1.10}}', encoding="utf-8")
+    by_id, by_file = await asyncio.gather(
+        dev.cli("runs", "start", "from-folder", "--json"),
+        dev.cli("runs", "start", "own.json", "--inputs", "@inputs.json", "--wait", "--json", cwd=tmp_path),
+    )
+    assert (by_id.status, by_id.json["status"]) == (0, "pending")
+    assert by_id.json["runId"].startswith("acme/")
+    assert (by_file.status, by_file.json["status"]) == (0, "completed")
+
+
+async def test_a_run_that_fails_is_not_0_and_says_why(dev):
+    prose, value = await asyncio.gather(
+        dev.cli("runs", "start", "conformance-failure", "--wait"),
+        dev.cli("runs", "start", "conformance-failure", "--wait", "--json"),
+    )
+    assert (prose.status, value.status, value.json["status"]) == (1, 1, "failed")
+    assert prose.text.startswith("acme/")
+    assert prose.err.strip()
+    shown = await dev.cli("runs", "show", prose.text.strip())
+    assert shown.status == 0
+    assert "failed" in shown.text
+    assert prose.err.strip() in shown.text
+
+
+async def test_an_unknown_workflow_is_not_found_and_says_where_it_was_looked_for(dev, tmp_path):
+    (tmp_path / "bad.json").write_text('{"id":"bad"}', encoding="utf-8")
+    unknown, broken, missing = await asyncio.gather(
+        dev.cli("runs", "start", "nope", "--json"),
+        dev.cli("runs", "start", "bad.json", cwd=tmp_path),
+        dev.cli("runs", "start", "missing.json", cwd=tmp_path),
+    )
+    assert unknown.status == 1
+    assert unknown.json["error"]["code"] == "not_found"
+    assert str(Path(__file__).parent / "flows") in unknown.json["error"]["message"]
+    # A file there that is none would otherwise be a workflow that nobody can find.
+    assert "another.json" in unknown.json["error"]["message"]
+    assert broken.status == 1
+    assert "bad.json: nodes" in broken.err
+    assert missing.status == 1
+    assert "missing.json" in missing.err
+
+
+async def test_a_run_is_shown_with_what_its_calls_recorded(dev, run):
+    prose, value = await asyncio.gather(dev.cli("runs", "show", run), dev.cli("runs", "show", run, "--json"))
+    assert (prose.status, value.status) == (0, 0)
+    [call] = value.json["calls"]
+    assert value.json["status"] == "completed"
+    assert (call["server-id"], call["method"], call["subject"], call["bytes"], call["intact"]) == (
+        "fake", "tools/call", "odd", len(ODD), True,
+    )  # fmt: skip
+    assert call["sha256"] in prose.text
+    assert "intact" in prose.text
+
+
+async def test_the_events_of_a_run_hold_the_bytes_of_its_results(dev, run):
+    prose, value = await asyncio.gather(dev.cli("runs", "events", run), dev.cli("runs", "events", run, "--json"))
+    assert [event["type"] for event in value.json] == ["run.started", "node.started", "node.completed", "run.completed"]
+    assert ODD in value.out
+    assert INPUTS.encode() in value.out
+    assert "node.completed" in prose.text
+
+
+async def test_an_export_is_what_is_printed_and_can_be_read_offline(dev, run, exported):
+    printed = await dev.cli("runs", "export", run)
+    assert printed.out == exported.read_bytes()
+    assert json.loads(printed.out)["events"][0]["eventType"] == "EVENT_TYPE_WORKFLOW_EXECUTION_STARTED"
+
+
+async def test_a_run_a_file_and_a_folder_replay(dev, run, exported):
+    # Files need neither settings nor Temporal.
+    by_id, by_file, by_folder = await asyncio.gather(
+        dev.cli("replay", run), cli("replay", str(exported)), cli("replay", str(exported.parent), "--json")
+    )
+    assert (by_id.status, by_file.status, by_folder.status) == (0, 0, 0)
+    assert by_id.out == by_file.out
+    [verdict] = by_folder.json
+    assert (verdict["workflowId"], verdict["results"], verdict["sound"]) == (run, 1, True)
+
+
+async def test_a_changed_byte_of_a_result_is_reported_by_its_digest(exported, tmp_path):
+    history = json.loads(exported.read_text(encoding="utf-8"))
+    [completed] = [event for event in history["events"] if "activityTaskCompletedEventAttributes" in event]
+    [payload] = completed["activityTaskCompletedEventAttributes"]["result"]["payloads"]
+    data = base64.b64decode(payload["data"])
+    payload["data"] = base64.b64encode(data.replace(b"1.10", b"1.11")).decode()
+    digest = base64.b64decode(payload["metadata"]["openwop-mcp.sha256"]).decode()
+    tampered = tmp_path / "tampered.json"
+    tampered.write_text(json.dumps(history), encoding="utf-8")
+    prose, value = await asyncio.gather(cli("replay", str(tampered)), cli("replay", str(tampered), "--json"))
+    assert (prose.status, value.status) == (1, 1)
+    assert digest in prose.text
+    assert f"event {completed['eventId']}" in prose.text
+    [verdict] = value.json
+    assert verdict["sound"] is False
+    assert len(verdict["changed"]) == 1
+
+
+async def test_an_authors_workflow_is_shown_and_replays_with_its_class(dev, authored):
+    shown, events, replayed, unknown = await asyncio.gather(
+        dev.cli("runs", "show", "author-1"),
+        dev.cli("runs", "events", "author-1", "--json"),
+        cli("replay", str(authored), "--workflow", f"{AUTHOR}:Author", cwd=ROOT),
+        cli("replay", str(authored)),
+    )
+    assert shown.status == 0
+    assert "author-1: completed" in shown.text
+    assert "fake tools/call echo" in shown.text
+    assert (events.status, events.json["error"]["code"]) == (1, "not_found")
+    assert replayed.status == 0, replayed.text
+    assert unknown.status == 1
+    assert "--workflow" in unknown.text
+
+
+async def test_a_history_that_the_code_diverges_from_is_reported_by_its_event(authored):
+    done = await cli("replay", str(authored), "--workflow", f"{AUTHOR}:Changed", cwd=ROOT)
+    [scheduled] = [
+        event["eventId"]
+        for event in json.loads(authored.read_text(encoding="utf-8"))["events"]
+        if event["eventType"] == "EVENT_TYPE_ACTIVITY_TASK_SCHEDULED"
+    ]
+    assert done.status == 1
+    assert f"event {scheduled}" in done.text
+
+
+@pytest.mark.parametrize("command", [("runs", "show"), ("runs", "events"), ("runs", "export"), ("replay",)])
+async def test_an_unknown_run_is_not_0(dev, command):
+    done = await dev.cli(*command, "acme/unknown", "--json")
+    assert done.status == 1
+    assert done.json["error"]["code"] == "not_found"
+    assert "acme/unknown" in done.json["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("empty", None),
+        ("text.json", "[1"),
+        ("deep.json", "[" * 100_000),
+        ("other.json", '{"events": [{"eventId": "x", "bogus": 1}]}'),
+        ("cut.json", '{"events": [{"eventId": "4", "eventType": "EVENT_TYPE_WORKFLOW_TASK_COMPLETED"}]}'),
+        ("missing.json", None),
+    ],
+)
+def test_what_holds_no_history_is_not_0(tmp_path, monkeypatch, capfd, name, text):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    if text is not None:
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    assert worker.main(["replay", name]) == 1
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert name in err
+    assert "Traceback" not in err
+
+
+async def test_a_run_that_was_reset_is_shown_as_it_went_on(dev):
+    client = await Client.connect(dev.serving.facts["temporal"])
+    started = await dev.cli("runs", "start", "conformance-noop", "--wait")
+    run = started.text.strip()
+    reset = await client.workflow_service.reset_workflow_execution(_reset(client, run))
+    await client.get_workflow_handle(run).result()
+    value = await dev.cli("runs", "events", run, "--json")
+    assert value.status == 0
+    assert value.json[-1]["type"] == "run.completed"
+    # A reset is a new generation of the log.
+    assert {event["eventId"].rpartition("-")[0] for event in value.json} == {reset.run_id}
+
+
+def _reset(client: Client, run: str) -> ResetWorkflowExecutionRequest:
+    return ResetWorkflowExecutionRequest(
+        namespace=client.namespace,
+        workflow_execution=WorkflowExecution(workflow_id=run),
+        reason="test",
+        workflow_task_finish_event_id=3,
+        request_id="reset-1",
+    )

@@ -1,0 +1,106 @@
+"""`worker.py dev` and `worker.py run`: how they start, what they cost, and how they end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import socket
+
+import psutil
+
+from tests.integration.cli.conftest import settings_text
+from tests.support.cli import cli, serving, until
+
+TWICE = {"SIGTERM": (signal.SIGTERM, signal.SIGTERM), "SIGINT": (signal.SIGINT, signal.SIGINT)}
+
+
+def listens(address: str) -> bool:
+    host, _, port = address.removeprefix("http://").rpartition(":")
+    with socket.socket() as probe:
+        return probe.connect_ex((host, int(port))) == 0
+
+
+def left(processes: list[psutil.Process]) -> list[psutil.Process]:
+    """Those that still run. One that waits for its parent to read its status has ended."""
+    return [process for process in processes if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
+
+
+def cpu(processes: list[psutil.Process]) -> float:
+    return sum(process.cpu_times().user + process.cpu_times().system for process in processes)
+
+
+async def test_dev_says_in_one_line_that_it_is_ready_idles_cheaply_and_leaves_nothing_behind(tmp_path):
+    async with serving("dev", "--config", write(tmp_path, "")) as dev:
+        assert dev.facts["ready"] is True
+        assert listens(dev.facts["temporal"])
+        assert listens(dev.facts["ui"])
+        tree = [psutil.Process(dev.process.pid), *psutil.Process(dev.process.pid).children(recursive=True)]
+        # What was started a moment ago still settles.
+        await asyncio.sleep(1)
+        before = cpu(tree)
+        await asyncio.sleep(3)
+        used = cpu(tree) - before
+        done = await dev.end(*TWICE["SIGTERM"])
+    assert (done.status, done.out) == (0, b"")
+    assert used < 0.25 * 3
+    assert not listens(dev.facts["temporal"])
+    assert not listens(dev.facts["ui"])
+    assert left(tree) == []
+
+
+async def test_dev_ends_in_time_with_a_call_under_way(server, tmp_path):
+    config = write(tmp_path, settings_text(server))
+    inputs = {"method": "callTool", "serverId": "fake", "name": "stalls", "arguments": {}}
+    async with serving("dev", "--config", config) as dev:
+        before = len(server.requests)
+        started = await cli(
+            "runs", "start", "conformance-mcp-client", "--inputs", json.dumps(inputs), "--config", config,
+            OPENWOP_MCP__TEMPORAL__ADDRESS=dev.facts["temporal"],
+        )  # fmt: skip
+        assert started.status == 0
+        await until(lambda: len(server.requests) > before)
+        done = await dev.end(*TWICE["SIGINT"])
+    assert done.status == 0
+    assert not listens(dev.facts["temporal"])
+
+
+async def test_dev_ends_with_status_0_and_nothing_left_when_it_is_stopped_while_it_starts(tmp_path):
+    async with serving("dev", "--config", write(tmp_path, ""), ready=False) as dev:
+        await until(lambda: bool(psutil.Process(dev.process.pid).children()))
+        children = psutil.Process(dev.process.pid).children(recursive=True)
+        done = await dev.end(*TWICE["SIGTERM"])
+    assert (done.status, done.out) == (0, b"")
+    assert left(children) == []
+
+
+async def test_dev_names_a_port_that_is_taken(server, tmp_path):
+    done = await cli("dev", "--port", str(server.port), "--config", write(tmp_path, ""))
+    assert (done.status, done.out) == (1, b"")
+    assert str(server.port) in done.err
+
+
+async def test_run_serves_its_task_queue_until_it_is_stopped(dev):
+    queue = {"OPENWOP_MCP__WORKER__TASK_QUEUE": "own"}
+    async with serving("run", "--config", str(dev.settings), **queue) as run:
+        assert run.facts == {"ready": True, "temporal": dev.serving.facts["temporal"], "taskQueue": "own"}
+        assert (await dev.cli("call", "fake", "echo", **queue)).text == "done\n"
+        done = await run.end(*TWICE["SIGTERM"])
+    assert (done.status, done.out) == (0, b"")
+
+
+async def test_run_names_the_temporal_that_does_not_answer_and_the_namespace_that_is_not_there(dev, tmp_path):
+    nowhere, no_namespace = await asyncio.gather(
+        cli("run", "--config", write(tmp_path, '[temporal]\naddress = "127.0.0.1:1"\n')),
+        dev.cli("run", OPENWOP_MCP__TEMPORAL__NAMESPACE="nope"),
+    )
+    assert (nowhere.status, nowhere.out) == (1, b"")
+    assert "127.0.0.1:1" in nowhere.err
+    assert (no_namespace.status, no_namespace.out) == (1, b"")
+    assert "'nope'" in no_namespace.err
+
+
+def write(folder, text):
+    file = folder / "settings.toml"
+    file.write_text(text, encoding="utf-8")
+    return str(file)

@@ -1,0 +1,276 @@
+"""Further attempts: decided by the workflow, after durable timers, only where a repeat is safe. Beats; cancellation."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from temporalio.client import Client, WorkflowFailureError, WorkflowHandle, WorkflowHistory
+from temporalio.exceptions import CancelledError
+from temporalio.worker import Worker
+
+from openwop_mcp import jsontext
+from tests.support.author_flows import Author, Call, Calls, Told
+from tests.support.fake_server import FakeServer, Handler, Reply, Request, modern, result_reply
+from tests.support.graphs import node, workflow
+from tests.support.pack import Pack, activity_results, error_of, pack_worker, scheduled, settings_for, types
+
+TOOLS = {"*": {"safety_tier": "write"}, "read*": {"safety_tier": "read"}}
+DONE = b'{"content":[]}'
+
+
+@dataclass
+class Setting:
+    pack: Pack
+    server: FakeServer
+
+    async def author(self, *calls: Call) -> WorkflowHandle[Any, list[Told]]:
+        return await self.pack.client.start_workflow(
+            Author.run,
+            Calls(list(calls), self.pack.task_queue),
+            id=f"author-{uuid.uuid4().hex}",
+            task_queue=f"author-{self.pack.task_queue}",
+        )
+
+    async def ask(self, *calls: Call) -> tuple[list[Told], WorkflowHistory]:
+        handle = await self.author(*calls)
+        return await handle.result(), await handle.fetch_history()
+
+
+@contextlib.asynccontextmanager
+async def setting(client: Client, handler: Handler, **options: Any) -> AsyncIterator[Setting]:
+    async with (
+        FakeServer(handler) as server,
+        pack_worker(client, settings_for(server.url, tools=TOOLS, **options)) as pack,
+        Worker(client, task_queue=f"author-{pack.task_queue}", workflows=[Author]),
+    ):
+        yield Setting(pack, server)
+
+
+def first(*replies: Reply) -> Handler:
+    """Answers each tool with these in turn, then with a result."""
+    left: dict[str, list[Reply]] = {}
+
+    def answer(request: Request) -> Reply:
+        mine = left.setdefault(request.json["params"]["name"], list(replies))
+        return mine.pop(0) if mine else result_reply(request, DONE)
+
+    return modern({"tools/call": answer})
+
+
+def call(tool: str) -> dict[str, Any]:
+    return workflow([node("a", config={"serverId": "fake", "name": tool})])
+
+
+def timers(found: WorkflowHistory | list[WorkflowHistory]) -> list[float]:
+    whole = [found] if isinstance(found, WorkflowHistory) else found
+    return [
+        event.timer_started_event_attributes.start_to_fire_timeout.ToMilliseconds() / 1000
+        for history in whole
+        for event in history.events
+        if event.HasField("timer_started_event_attributes")
+    ]
+
+
+BUSY = Reply(status=503, body=b"busy")
+CUT = Reply(headers=[("Content-Type", "application/json")], body=b'{"jsonrpc":"2.0"', abort_after=8)
+
+
+@pytest.mark.parametrize("fault", [BUSY, CUT], ids=["503", "cut"])
+async def test_a_tool_that_only_reads_is_asked_again_after_a_durable_timer(client, fault):
+    async with setting(client, first(fault)) as at:
+        (log, found), (told, history) = await asyncio.gather(
+            at.pack.run(call("read")), at.ask(Call("call_tool", ["fake", "read-too"]))
+        )
+        assert types(log)[1:] == ["node.started a", "node.retried a", "node.completed a", "run.completed"]
+        assert scheduled(found) == ["a:1", "a:2"]
+        assert told[0].raw == DONE.decode()
+        assert len(scheduled(history)) == 2
+        assert timers(found) == timers(history) == [0.5]
+        for one in (*activity_results(found), *activity_results(history)):
+            assert one.metadata["openwop-mcp.attempt"] == b"2"
+        assert len(at.server.requests) == 4
+
+
+async def test_a_tool_that_writes_is_never_asked_again_when_it_may_have_acted(client):
+    async with setting(client, first(BUSY, BUSY)) as at:
+        log, found = await at.pack.run(call("write"))
+        told, history = await at.ask(Call("call_tool", ["fake", "write"]))
+        error = error_of(log)
+        assert error["code"] == told[0].code == "upstream_unavailable"
+        assert error["details"]["delivery"] == told[0].delivery == "unknown"
+        assert "the effect may have happened" in error["message"]
+        assert "the effect may have happened" in str(told[0].message)
+        assert told[0].in_doubt
+        assert scheduled(found) == ["a:1"]
+        assert len(scheduled(history)) == 1
+        assert timers(found) == timers(history) == []
+        assert len(at.server.requests) == 2
+
+
+async def test_retry_after_is_waited_for_by_a_durable_timer_also_by_a_tool_that_writes(client):
+    slow_down = Reply(status=429, headers=[("Retry-After", "1")])
+    async with setting(client, first(slow_down)) as at:
+        log, found = await at.pack.run(call("write"))
+        assert types(log)[2:] == ["node.retried a", "node.completed a", "run.completed"]
+        assert jsontext.decode(log[2].payload)["delayMs"] == 1000
+        assert timers(found) == [1.0]
+        assert len(at.server.requests) == 2
+
+
+async def test_a_wait_over_the_ceiling_fails_at_once_and_names_the_setting(client):
+    slow_down = Reply(status=429, headers=[("Retry-After", "3600")])
+    async with setting(client, first(slow_down, slow_down)) as at:
+        log, found = await at.pack.run(call("write"))
+        told, history = await at.ask(Call("call_tool", ["fake", "write"]))
+        error = error_of(log)
+        assert error["code"] == told[0].code == "rate_limited"
+        assert "retry.max_wait" in error["message"]
+        assert "retry.max_wait" in str(told[0].message)
+        assert error["details"]["retryAfter"] == 3600
+        assert not told[0].in_doubt
+        assert timers(found) == timers(history) == []
+        assert len(at.server.requests) == 2
+
+
+async def test_attempts_end_with_the_servers_setting_and_with_that_of_the_call(client):
+    options = {"server": {"retry": {"attempts": 2, "max_wait": 0, "total": 0}}}
+    async with setting(client, first(*[BUSY] * 9), **options) as at:
+        log, found = await at.pack.run(call("read"))
+        assert scheduled(found) == ["a:1", "a:2"]
+        assert "retry.attempts" in error_of(log)["message"]
+        told, history = await at.ask(
+            Call("call_tool", ["fake", "read"], retry=(1, 0, 0)),
+            Call("call_tool", ["fake", "read"], retry=(4, 0.0, 0.0)),
+        )
+        assert [one.code for one in told] == ["upstream_unavailable"] * 2
+        assert len(scheduled(history)) == 1 + 4
+        assert not told[0].in_doubt
+
+
+async def test_a_retry_setting_of_the_call_never_makes_a_repeat_safe(client):
+    async with setting(client, first(BUSY)) as at:
+        told, _ = await at.ask(Call("call_tool", ["fake", "write"], retry=(5, 1, 5)))
+        assert told[0].in_doubt
+        assert len(at.server.requests) == 1
+
+
+async def test_nothing_sent_is_tried_again_also_by_a_tool_that_writes(client):
+    url = "http://127.0.0.1:9/mcp"
+    options = {"servers": {"down": {"url": url, "network": "private", "retry": {"attempts": 2, "max_wait": 0.01}}}}
+    async with setting(client, modern(), **options) as at:
+        log, found = await at.pack.run(workflow([node("a", config={"serverId": "down", "name": "write"})]))
+        error = error_of(log)
+        assert scheduled(found) == ["a:1", "a:2"]
+        assert error["details"]["delivery"] == "not_sent"
+        assert "may have happened" not in error["message"]
+
+
+async def test_a_time_limit_of_the_call_is_its_own_and_in_doubt_for_a_tool_that_writes(client):
+    async with setting(client, first(Reply(stall="head"))) as at:
+        told, _ = await at.ask(Call("call_tool", ["fake", "write"], timeout=0.3))
+        assert told[0].code == "upstream_unavailable"
+        assert told[0].in_doubt
+        facts = jsontext.decode(str(told[0].facts).encode())
+        assert facts["limit"] in {"first_byte", "total"}
+        assert len(at.server.requests) == 1
+
+
+# --- beats and cancellation ---
+
+
+async def test_a_slow_call_lives_on_its_beats_alone(client):
+    # Five seconds past the heartbeat timeout the SDK, which does not see the beats, takes an activity for lost.
+    stalled: asyncio.Queue[Request] = asyncio.Queue()
+
+    async def slow(request: Request) -> Reply:
+        if request.json["params"]["name"].startswith("stall"):
+            stalled.put_nowait(request)
+            return Reply(headers=[("Content-Type", "text/event-stream")], stall="body")
+        if request.json["params"]["name"] == "refuse":
+            return Reply(status=500, wait=8.0)
+        streamed = result_reply(request, DONE, "sse")
+        return Reply(headers=streamed.headers, chunks=streamed.chunks, wait=8.0)
+
+    async with setting(client, modern({"tools/call": slow}), worker={"shutdown_grace": 0.2}) as at:
+        cancelled = await at.pack.start(call("stall-one"))
+        stopped = await at.pack.start(call("stall-two"))
+        await stalled.get()
+        await stalled.get()
+        (log, found), (told, history), (refused, _) = await asyncio.gather(
+            at.pack.run(call("write")),
+            at.ask(Call("call_tool", ["fake", "write"], heartbeat=2.0)),
+            at.pack.run(call("refuse")),
+        )
+        assert log[-1].type == "run.completed"
+        assert told[0].raw == DONE.decode()
+        assert scheduled(found) == ["a:1"]
+        assert activity_results(history)[0].metadata["openwop-mcp.attempt"] == b"1"
+        assert error_of(refused)["details"]["httpStatus"] == 500
+
+        await cancelled.cancel(reason="enough")
+        log, _ = await at.pack.end(cancelled)
+        assert types(log)[-2:] == ["node.cancelled a", "run.cancelled"]
+    # The worker was not kept from stopping, and said what became of the call that it still had.
+    history = await stopped.fetch_history()
+    (failed,) = [
+        event.activity_task_failed_event_attributes.failure
+        for event in history.events
+        if event.HasField("activity_task_failed_event_attributes")
+    ]
+    assert "shut down" in failed.message
+    await stopped.terminate()
+
+
+@dataclass
+class Stall:
+    """A server that never answers, and tells when it was asked."""
+
+    asked: asyncio.Queue[Request]
+
+    def handler(self) -> Handler:
+        async def never(request: Request) -> Reply:
+            self.asked.put_nowait(request)
+            return Reply(headers=[("Content-Type", "text/event-stream")], stall="body")
+
+        return modern({"tools/call": never})
+
+
+async def test_cancelling_a_workflow_closes_the_connection_and_the_answer_is_recorded(client):
+    stall = Stall(asyncio.Queue())
+    async with setting(client, stall.handler()) as at:
+        handle = await at.author(Call("call_tool", ["fake", "write"]))
+        request = await asyncio.wait_for(stall.asked.get(), 5)
+        assert not at.server.closed[request.connection].is_set()
+        await handle.cancel()
+        await asyncio.wait_for(at.server.closed[request.connection].wait(), 2.5)
+        with pytest.raises(WorkflowFailureError) as caught:
+            await handle.result()
+        assert isinstance(caught.value.cause, CancelledError)
+        history = await handle.fetch_history()
+        (failed,) = [
+            event.activity_task_failed_event_attributes.failure
+            for event in history.events
+            if event.HasField("activity_task_failed_event_attributes")
+        ]
+        facts = jsontext.decode(failed.application_failure_info.details.payloads[0].data)
+        assert facts["cancelled"] is True
+        assert facts["delivery"] == "unknown"
+
+
+async def test_cancelling_a_run_closes_the_connection_and_the_log_says_so(client):
+    stall = Stall(asyncio.Queue())
+    async with setting(client, stall.handler()) as at:
+        handle = await at.pack.start(call("write"))
+        request = await asyncio.wait_for(stall.asked.get(), 5)
+        await handle.cancel(reason="enough")
+        await asyncio.wait_for(at.server.closed[request.connection].wait(), 2.5)
+        log, found = await at.pack.end(handle)
+        assert types(log)[-2:] == ["node.cancelled a", "run.cancelled"]
+        assert jsontext.decode(log[-1].payload)["reason"] == "enough"
+        assert scheduled(found) == ["a:1"]

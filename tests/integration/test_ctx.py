@@ -1,0 +1,271 @@
+"""`ctx.mcp` from an author's workflow: plain client, plain worker, the sandbox on, the pack on a queue of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import uuid
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from temporalio.client import Client, WorkflowFailureError, WorkflowHistory
+from temporalio.exceptions import ActivityError, ApplicationError
+from temporalio.worker import Worker
+
+from openwop_mcp import jsontext
+from tests.support import exact
+from tests.support.author_flows import Author, Call, Calls, Told, TooBig, Uncaught
+from tests.support.fake_server import FakeServer, Handler, Reply, Request, error_reply, modern
+from tests.support.pack import activity_results, failed_attempts, pack_worker, scheduled, settings_for
+
+AROUND = len(b'{"content":[{"type":"text","text":""}]}')
+READ = {"*": {"safety_tier": "read"}}
+
+
+@dataclass
+class Setting:
+    client: Client
+    server: FakeServer
+    queue: str
+
+    async def ask(self, *calls: Call, parallel: bool = False) -> tuple[list[Told], WorkflowHistory]:
+        handle = await self.client.start_workflow(
+            Author.run,
+            Calls(list(calls), self.queue, parallel),
+            id=f"author-{uuid.uuid4().hex}",
+            task_queue=f"author-{self.queue}",
+        )
+        return await handle.result(), await handle.fetch_history()
+
+
+@contextlib.asynccontextmanager
+async def setting(client: Client, handler: Handler, **options: Any) -> AsyncIterator[Setting]:
+    async with (
+        FakeServer(handler) as server,
+        pack_worker(client, settings_for(server.url, **options)) as pack,
+        Worker(client, task_queue=f"author-{pack.task_queue}", workflows=[Author, TooBig, Uncaught]),
+    ):
+        yield Setting(client, server, pack.task_queue)
+
+
+def answers(*replies: bytes | Reply) -> Handler:
+    """Answers calls of tools with each of these in turn."""
+    left = iter(replies)
+    return modern({"tools/call": lambda _: next(left)})
+
+
+def provenance(payload: Any) -> Mapping[str, bytes]:
+    return {key.removeprefix("openwop-mcp."): value for key, value in payload.metadata.items() if "." in key}
+
+
+async def test_all_four_methods_record_the_servers_bytes_with_their_provenance(client):
+    handler = modern(
+        {
+            "tools/call": exact.RESULT,
+            "tools/list": exact.PAGE,
+            "resources/read": exact.RESOURCE,
+            "server/discover": exact.DISCOVERED,
+        }
+    )
+    async with setting(client, handler) as at:
+        told, history = await at.ask(
+            Call("call_tool", ["fake", "echo"], text=exact.ARGUMENTS.decode()),
+            Call("list_tools", ["fake", ""]),
+            Call("read_resource", ["fake", "fake://one"]),
+            Call("server_health", ["fake"]),
+        )
+        recorded = activity_results(history)
+        health = b'{"state":"reachable","discover":' + exact.DISCOVERED + b"}"
+        assert [payload.data for payload in recorded] == [exact.RESULT, exact.PAGE, exact.RESOURCE, health]
+        assert [one.raw.encode() for one in told] == [payload.data for payload in recorded]
+        assert told[3].code == "reachable"
+        assert len(at.server.requests) == 4
+        assert jsontext.pointer(at.server.requests[0].body, ["params", "arguments"]) == exact.ARGUMENTS
+        assert at.server.requests[1].json["params"]["cursor"] == ""
+
+    for payload in recorded:
+        assert payload.metadata["encoding"] == b"json/plain"
+        assert provenance(payload)["sha256"] == hashlib.sha256(payload.data).hexdigest().encode()
+    told_of_call = dict(provenance(recorded[0]))
+    assert float(told_of_call.pop("duration-ms")) >= 0
+    assert told_of_call == {
+        "server-id": b"fake",
+        "method": b"tools/call",
+        "subject": b"echo",
+        "revision": b"2026-07-28",
+        "http-status": b"200",
+        "attempt": b"1",
+        "sha256": hashlib.sha256(exact.RESULT).hexdigest().encode(),
+    }
+    assert [provenance(payload)["method"] for payload in recorded[1:]] == [
+        b"tools/list",
+        b"resources/read",
+        b"server/discover",
+    ]
+
+
+async def test_a_mapping_is_sent_with_its_numbers_as_they_are_and_none_at_all_is_absent(client):
+    async with setting(client, modern()) as at:
+        await at.ask(
+            Call("call_tool", ["fake", "echo", {"n": 2**70, "s": "é", "x": 1.5}]),
+            Call("call_tool", ["fake", "echo", {}]),
+            Call("call_tool", ["fake", "echo"]),
+        )
+        sent = [jsontext.pointer(request.body, ["params", "arguments"]) for request in at.server.requests]
+        assert sent == ['{"n":1180591620717411303424,"s":"é","x":1.5}'.encode(), b"{}", None]
+
+
+async def test_a_result_that_says_error_is_a_result(client):
+    result = b'{"content":[{"type":"text","text":"no such city"}],"isError":true}'
+    async with setting(client, answers(result)) as at:
+        told, history = await at.ask(Call("call_tool", ["fake", "echo"]))
+        assert told[0].raw == result.decode()
+        assert len(scheduled(history)) == len(at.server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        b'{"code": -32000, "message":"no", "data":{"limit":1e400, "n":1.10, "s":"\\u00e9"}, "later":[1.0]}',
+        b'{"code":-32602,"message":"unknown tool"}',
+    ],
+)
+async def test_an_error_of_the_server_is_told_with_its_exact_bytes(client, error):
+    def refuse(request: Request) -> Reply:
+        body = b'{"jsonrpc":"2.0","id":%d,"error":%b}' % (request.json["id"], error)
+        return Reply(headers=[("Content-Type", "application/json")], body=body)
+
+    async with setting(client, modern({"tools/call": refuse}), tools=READ) as at:
+        told, history = await at.ask(Call("call_tool", ["fake", "echo"]))
+        assert told[0].code == "mcp_error"
+        assert told[0].error == error.decode()
+        assert told[0].delivery == "answered"
+        assert not told[0].in_doubt
+        (failed,) = failed_attempts(history)
+        assert failed.type == "mcp_error"
+        assert failed.non_retryable
+        assert failed.details.payloads[1].data == error
+        assert len(at.server.requests) == 1
+
+
+async def test_an_error_over_64_kib_is_told_by_its_code_and_size(client):
+    def refuse(request: Request) -> Reply:
+        return error_reply(request, -32000, "no", data="x" * 70_000)
+
+    async with setting(client, modern({"tools/call": refuse}), tools=READ) as at:
+        told, history = await at.ask(Call("call_tool", ["fake", "echo"]))
+        error = jsontext.decode(told[0].error.encode())
+        assert error["code"] == -32000
+        assert error["omittedBytes"] > 70_000
+        assert sum(len(payload.data) for payload in failed_attempts(history)[0].details.payloads) < 8_000
+
+
+@pytest.mark.parametrize("server_id", ["nowhere", "theirs"])
+async def test_a_server_that_is_not_there_for_the_tenant_is_not_found_once(client, server_id):
+    theirs = {"url": "http://127.0.0.1:9/mcp", "network": "private", "tenants": ["others"]}
+    async with setting(client, modern(), servers={"theirs": theirs}) as at:
+        told, history = await at.ask(
+            Call("call_tool", [server_id, "echo"]), Call("server_health", [server_id]), Call("list_tools", [server_id])
+        )
+        assert [one.code for one in told] == ["not_found"] * 3
+        assert {one.delivery for one in told} == {"not_sent"}
+        assert server_id in str(told[0].message)
+        assert len(scheduled(history)) == 3
+        assert at.server.requests == []
+
+
+async def test_an_uncaught_failure_ends_the_workflow_with_its_code_as_type(client):
+    async with setting(client, modern()) as at:
+        with pytest.raises(WorkflowFailureError) as caught:
+            await client.execute_workflow(
+                Uncaught.run,
+                args=["nowhere", at.queue],
+                id=f"uncaught-{uuid.uuid4().hex}",
+                task_queue=f"author-{at.queue}",
+            )
+        error = caught.value.cause
+        assert isinstance(error, ApplicationError)
+        assert error.type == "not_found"
+        assert isinstance(error.cause, ActivityError)
+
+
+async def test_a_result_of_a_mebibyte_passes_and_one_of_three_fails_once_and_for_good(client):
+    def sized(request: Request) -> bytes:
+        size = request.json["params"]["arguments"]["size"]
+        return b'{"content":[{"type":"text","text":"%b"}]}' % (b"x" * size)
+
+    async with setting(client, modern({"tools/call": sized}), tools=READ) as at:
+        told, history = await at.ask(
+            Call("call_tool", ["fake", "big", {"size": 1024**2 - AROUND}]),
+            Call("call_tool", ["fake", "big", {"size": 1024**2}]),
+            Call("call_tool", ["fake", "big", {"size": 3 * 1024**2}]),
+        )
+        recorded = activity_results(history)
+        assert [len(payload.data) for payload in recorded] == [1024**2, 1024**2 + AROUND]
+        assert [one.raw for one in told[:2]] == [hashlib.sha256(payload.data).hexdigest() for payload in recorded]
+        assert told[2].code == "storage_limit_exceeded"
+        assert told[2].delivery == "answered"
+        assert "limits.result_bytes" in str(told[2].message)
+        facts = jsontext.decode(told[2].facts.encode())
+        assert facts["size"] == 3 * 1024**2 + AROUND
+        assert len(facts["sha256"]) == 64
+        assert len(scheduled(history)) == len(at.server.requests) == 3
+
+
+async def test_what_temporal_cannot_carry_is_refused_before_anything_is_scheduled(client):
+    async with setting(client, modern()) as at:
+        handle = await client.start_workflow(
+            TooBig.run,
+            args=[3 * 1024**2, at.queue],
+            id=f"big-{uuid.uuid4().hex}",
+            task_queue=f"author-{at.queue}",
+        )
+        told = await handle.result()
+        assert told.code == "storage_limit_exceeded"
+        assert told.delivery == "not_sent"
+        history = await handle.fetch_history()
+        assert scheduled(history) == []
+        assert at.server.requests == []
+
+
+@pytest.mark.parametrize("text", ['{"a":01}', "[1]", '"text"', '{"a":'])
+async def test_arguments_that_are_no_object_fail_the_call_and_nothing_is_sent(client, text):
+    async with setting(client, modern()) as at:
+        told, _ = await at.ask(Call("call_tool", ["fake", "echo"], text=text))
+        assert told[0].code == "validation_error"
+        assert told[0].delivery == "not_sent"
+        assert at.server.requests == []
+
+
+async def test_arguments_that_no_json_can_hold_fail_the_call(client):
+    async with setting(client, modern()) as at:
+        told, history = await at.ask(Call("call_tool", ["fake", "echo", {"n": float("nan")}]))
+        assert told[0].code == "validation_error"
+        assert scheduled(history) == []
+
+
+async def test_calls_made_at_once_are_under_way_at_once(client):
+    under_way = 0
+    all_there = asyncio.Event()
+
+    async def meet(_: Request) -> bytes:
+        nonlocal under_way
+        under_way += 1
+        if under_way == 5:
+            all_there.set()
+        await all_there.wait()
+        return b'{"content":[]}'
+
+    async with setting(client, modern({"tools/call": meet})) as at:
+        told, _ = await at.ask(*(Call("call_tool", ["fake", "echo"]) for _ in range(5)), parallel=True)
+        assert [one.raw for one in told] == ['{"content":[]}'] * 5
+
+
+async def test_an_answer_over_an_event_stream_is_the_same_record(client):
+    result = exact.RESULT
+    async with setting(client, modern({"tools/call": result}, as_="sse")) as at:
+        _, history = await at.ask(Call("call_tool", ["fake", "echo"]))
+        assert [payload.data for payload in activity_results(history)] == [result]

@@ -1,0 +1,126 @@
+"""The sandbox of temporalio: an author's workflow pays nothing for the pack, and `RunWorkflow` could run in it."""
+
+from __future__ import annotations
+
+import sys
+import uuid
+import warnings
+from collections.abc import Iterator
+from importlib.machinery import ModuleSpec
+from typing import Any
+
+import pytest
+from temporalio.worker import Worker
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
+
+from activities import Calls, mcp_activities, node_activities
+from tests.support import exact
+from tests.support.author_flows import Author, Bare, Call
+from tests.support.author_flows import Calls as Asked
+from tests.support.fake_server import FakeServer, Reply, Request, modern, result_reply
+from tests.support.graphs import edge, node, workflow
+from tests.support.pack import Pack, activity_results, settings_for, types
+from tests.support.sandboxed_run import SandboxedRun
+
+EXECUTED_ANEW = {"openwop_mcp"}
+"""What a workflow's own import executes again: the package's first file, which then takes all it has from outside."""
+
+LIBRARIES = {"openwop_mcp", "msgspec", "pydantic", "httpx", "aiohttp"}
+
+
+class Imports:
+    """Notes each module that is about to be executed; it finds none itself."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        self.names.append(name)
+        return None
+
+
+@pytest.fixture
+def imports() -> Iterator[Imports]:
+    noted = Imports()
+    sys.meta_path.insert(0, noted)
+    yield noted
+    sys.meta_path.remove(noted)
+
+
+async def test_a_workflow_that_imports_the_pack_executes_none_of_its_libraries_again(client, imports):
+    async with Worker(client, task_queue="sandbox", workflows=[Bare]):
+        imports.names.clear()
+        for _ in range(3):
+            await client.execute_workflow(Bare.run, id=f"bare-{uuid.uuid4().hex}", task_queue="sandbox")
+        # The sandbox is there and this sees into it: the workflow's own module is executed for each run.
+        assert imports.names.count("tests.support.author_flows") == 3
+        ours = {name for name in imports.names if name.partition(".")[0] in LIBRARIES}
+        assert ours <= EXECUTED_ANEW
+
+
+def test_what_a_sandboxed_workflow_sees_of_the_pack_is_the_processs_own() -> None:
+    author = sys.modules[Bare.__module__]
+    assert author.ctx is sys.modules["openwop_mcp.ctx"]
+    assert sys.modules["openwop_mcp"].ctx is author.ctx
+
+
+async def test_an_authors_workflow_makes_calls_in_the_sandbox_without_a_warning(client):
+    calls = [
+        Call("call_tool", ["fake", "echo"], text=exact.ARGUMENTS.decode()),
+        Call("list_tools", ["fake"]),
+        Call("read_resource", ["fake", "fake://one"]),
+        Call("server_health", ["fake"]),
+        Call("call_tool", ["nowhere", "echo"]),
+        Call("call_tool", ["fake", "echo", {"n": float("inf")}]),
+    ]
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        async with (
+            FakeServer(modern()) as server,
+            Calls(settings_for(server.url)) as performed,
+            Worker(client, task_queue="sandbox-pack", activities=mcp_activities(performed)),
+            Worker(client, task_queue="sandbox-author", workflows=[Author]),
+        ):
+            told = await client.execute_workflow(
+                Author.run,
+                Asked(calls, "sandbox-pack"),
+                id=f"author-{uuid.uuid4().hex}",
+                task_queue="sandbox-author",
+            )
+    assert [one.code for one in told] == [None, None, None, "reachable", "not_found", "validation_error"]
+    assert [str(one.message) for one in warned] == []
+
+
+async def test_run_workflow_keeps_the_rules_of_the_sandbox(client):
+    busy = [Reply(status=503)]
+
+    def answer(request: Request) -> Reply:
+        return busy.pop() if busy else result_reply(request, exact.RESULT)
+
+    on = {"serverId": "fake", "name": "echo"}
+    definition = workflow(
+        [
+            node("a", config=on),
+            node("wait", "core.delay", config={"delayMs": 5}),
+            node("b", config=on, inputs={"arguments": {"type": "connection", "nodeId": "a", "outputKey": "result"}}),
+        ],
+        [edge("a", "wait"), edge("wait", "b")],
+    )
+    async with FakeServer(modern({"tools/call": answer})) as server:
+        settings = settings_for(
+            server.url, tools={"*": {"safety_tier": "read"}}, server={"retry": {"attempts": 2, "max_wait": 0.02}}
+        )
+        async with (
+            Calls(settings) as performed,
+            Worker(
+                client,
+                task_queue="sandboxed-run",
+                workflows=[SandboxedRun],
+                activities=node_activities(performed),
+                workflow_runner=SandboxedWorkflowRunner(),
+            ),
+        ):
+            log, found = await Pack(client, "sandboxed-run").run(definition)
+        assert types(log)[-1] == "run.completed"
+        assert "node.retried a" in types(log)
+        assert [payload.data for payload in activity_results(found)] == [exact.RESULT] * 2

@@ -1,0 +1,138 @@
+"""`openwop_mcp.testing`: what an author's own tests see is what real calls would have given."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import AsyncIterator
+
+from temporalio.client import Client, WorkflowHistory
+from temporalio.worker import Worker
+
+from openwop_mcp import RetryPolicy, Verbatim
+from openwop_mcp.effects.delivery import Delivery
+from openwop_mcp.errors import ConnectError, ConnectionLostError, RateLimitedError, RpcError
+from openwop_mcp.runs.records import records
+from openwop_mcp.testing import FakeCall, FakeMcp
+from tests.support import exact
+from tests.support.author_flows import Author, Call, Calls, Told
+from tests.support.graphs import node, workflow
+from tests.support.pack import Pack, activity_results, scheduled, types
+from workflows import RunWorkflow
+
+QUICK = RetryPolicy(attempts=3, max_wait=0, total=1)
+
+
+@contextlib.asynccontextmanager
+async def faked(client: Client, fake: FakeMcp) -> AsyncIterator[str]:
+    queue = f"fake-{uuid.uuid4().hex}"
+    async with Worker(client, task_queue=queue, workflows=[Author, RunWorkflow], activities=fake.activities):
+        yield queue
+
+
+async def ask(client: Client, fake: FakeMcp, *calls: Call) -> tuple[list[Told], WorkflowHistory]:
+    async with faked(client, fake) as queue:
+        handle = await client.start_workflow(
+            Author.run, Calls(list(calls), queue), id=f"author-{uuid.uuid4().hex}", task_queue=queue
+        )
+        return await handle.result(), await handle.fetch_history()
+
+
+async def test_a_result_is_given_as_a_mapping_as_bytes_or_as_verbatim_and_the_calls_are_kept(client):
+    fake = FakeMcp(
+        {
+            "fake": {
+                "one": {"content": [], "n": 1},
+                "two": exact.RESULT,
+                "three": Verbatim(exact.RESULT),
+                "listTools": exact.PAGE,
+                "fake://one": exact.RESOURCE,
+                "serverHealth": {"state": "unreachable"},
+            }
+        }
+    )
+    told, history = await ask(
+        client,
+        fake,
+        Call("call_tool", ["fake", "one"], text=exact.ARGUMENTS.decode(), key="order-1"),
+        Call("call_tool", ["fake", "two"]),
+        Call("call_tool", ["fake", "three"]),
+        Call("list_tools", ["fake", ""]),
+        Call("read_resource", ["fake", "fake://one"]),
+        Call("server_health", ["fake"]),
+    )
+    expected = [b'{"content":[],"n":1}', exact.RESULT, exact.RESULT, exact.PAGE, exact.RESOURCE]
+    assert [payload.data for payload in activity_results(history)] == [*expected, b'{"state":"unreachable"}']
+    assert told[5].code == "unreachable"
+    assert fake.calls[0] == FakeCall("callTool", "fake", "one", exact.ARGUMENTS, None, "order-1", 1)
+    assert fake.calls[1].arguments is None
+    assert fake.calls[3].cursor == ""
+    assert [record.intact for record in records(history.events)] == [True] * 6
+
+
+async def test_a_sequence_is_told_one_by_one_and_errors_are_retried_as_real_ones(client):
+    lost = ConnectionLostError("the connection broke")
+    fake = FakeMcp(
+        {"fake": {"read": [lost, RateLimitedError("slow down", retry_after=0), {"content": []}]}},
+        repeat_safe=True,
+        retry=QUICK,
+    )
+    told, history = await ask(client, fake, Call("call_tool", ["fake", "read"]), Call("call_tool", ["fake", "read"]))
+    assert [one.code for one in told] == [None, None]
+    assert [call.attempt for call in fake.calls] == [1, 2, 3, 1]
+    assert len(scheduled(history)) == 4
+
+
+async def test_an_error_after_which_the_effect_may_have_happened_is_in_doubt_unless_a_repeat_is_safe(client):
+    fake = FakeMcp({"fake": {"write": ConnectionLostError("the connection broke")}}, retry=QUICK)
+    told, _ = await ask(client, fake, Call("call_tool", ["fake", "write"]))
+    assert told[0].in_doubt
+    assert told[0].delivery == Delivery.UNKNOWN
+    assert len(fake.calls) == 1
+
+
+async def test_nothing_sent_is_tried_again_until_the_attempts_are_used_up(client):
+    fake = FakeMcp({"fake": {"write": ConnectError("no connection")}}, retry=QUICK)
+    told, _ = await ask(client, fake, Call("call_tool", ["fake", "write"]))
+    assert not told[0].in_doubt
+    assert "retry.attempts" in str(told[0].message)
+    assert len(fake.calls) == 3
+
+
+async def test_an_error_of_the_server_keeps_its_bytes(client):
+    error = b'{"code":-32000, "message":"no","n":1e400}'
+    refusal = RpcError("no", rpc_code=-32000, error=error, http_status=200, not_processed=False)
+    told, _ = await ask(client, FakeMcp({"fake": {"one": refusal}}), Call("call_tool", ["fake", "one"]))
+    assert told[0].code == "mcp_error"
+    assert told[0].error == error.decode()
+
+
+async def test_what_is_not_given_is_refused_as_a_real_server_would(client):
+    fake = FakeMcp({"fake": {}})
+    told, _ = await ask(client, fake, Call("call_tool", ["other", "one"]), Call("call_tool", ["fake", "two"]))
+    assert [one.code for one in told] == ["not_found", "mcp_error"]
+
+
+async def test_a_function_answers_each_call_also_as_a_coroutine(client):
+    def one(call: FakeCall) -> bytes:
+        return call.arguments or b"{}"
+
+    async def two(call: FakeCall) -> ConnectError | dict[str, int]:
+        return ConnectError("not yet") if call.attempt == 1 else {"attempt": call.attempt}
+
+    fake = FakeMcp({"fake": {"one": one, "two": two}}, retry=QUICK)
+    told, _ = await ask(
+        client, fake, Call("call_tool", ["fake", "one"], text='{"n":1.10}'), Call("call_tool", ["fake", "two"])
+    )
+    assert [one.raw for one in told] == ['{"n":1.10}', '{"attempt":2}']
+
+
+async def test_graphs_run_on_the_same_fakes(client):
+    fake = FakeMcp({"fake": {"one": exact.RESULT}})
+    async with faked(client, fake) as queue:
+        log, found = await Pack(client, queue).run(
+            workflow([node("a", config={"serverId": "fake", "name": "one"}), node("b", "core.conformance.mcp-client")])
+        )
+    assert [payload.data for payload in activity_results(found)] == [exact.RESULT]
+    assert types(log)[-1] == "run.failed"
+    assert len(fake.calls) == 1

@@ -1,0 +1,92 @@
+"""Recorded histories: the current code replays each, its bytes are those that arrived, its log is the one it had."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.client import WorkflowHistory
+
+from examples.two_calls import TwoCalls
+from openwop_mcp.runs.records import records
+from tests.replay.record import HISTORIES, LOGS
+from tests.support import exact
+from tests.support.pack import activity_results, log_of, types
+from workflows.replay import read_file, replay
+
+FILES = sorted(HISTORIES.glob("*.json"))
+GRAPHS = [file for file in FILES if file.stem != "two-calls"]
+
+
+def name_of(file: Path) -> str:
+    return file.stem
+
+
+def read(name: str) -> list[WorkflowHistory]:
+    return read_file(HISTORIES / f"{name}.json")
+
+
+@pytest.mark.parametrize("file", FILES, ids=name_of)
+async def test_the_current_code_replays_a_recorded_history_and_finds_its_bytes_unchanged(file):
+    verdicts = await replay(read_file(file), [TwoCalls])
+    assert verdicts
+    for verdict in verdicts:
+        assert verdict.sound, verdict.prose()
+
+
+@pytest.mark.parametrize("file", GRAPHS, ids=name_of)
+def test_the_log_of_a_recorded_history_is_the_one_that_was_recorded(file):
+    recorded = (LOGS / f"{file.stem}.events.json").read_text(encoding="utf-8")
+    events = [event.encode().decode() for event in log_of(read_file(file))]
+    assert "[\n" + ",\n".join(events) + "\n]\n" == recorded
+
+
+def test_every_graph_has_its_log_and_no_log_is_left_over() -> None:
+    assert {file.name.removesuffix(".events.json") for file in LOGS.iterdir()} == {file.stem for file in GRAPHS}
+
+
+@pytest.mark.parametrize(
+    ("name", "happens"),
+    [
+        ("four-methods", ["run.completed"]),
+        ("retried", ["node.retried a", "node.completed b", "run.completed"]),
+        ("failed", ["node.failed bad", "node.skipped never", "node.completed next", "run.failed"]),
+        ("handled", ["node.failed bad", "node.skipped well", "node.completed end", "run.completed"]),
+        ("cancelled", ["node.cancelled write-stalls", "node.completed quick", "run.cancelled"]),
+        ("continued", ["node.completed aside", "run.completed"]),
+        ("killed", ["node.retried read-stalls", "node.failed write-stalls", "node.completed after", "run.failed"]),
+    ],
+)
+def test_each_history_is_of_what_it_is_named_for(name, happens):
+    assert set(happens) <= set(types(log_of(read(name))))
+
+
+def test_the_recorded_results_are_those_that_were_sent() -> None:
+    health = b'{"state":"reachable","discover":' + exact.DISCOVERED + b"}"
+    told = sorted(payload.data for payload in activity_results(read("four-methods")))
+    assert told == sorted([exact.RESULT, exact.RESULT, exact.PAGE, exact.RESOURCE, health])
+    assert len(records(read("two-calls")[0].events)) == 2
+    assert len(read("continued")) > 1
+
+
+async def test_a_byte_that_was_changed_is_found_by_its_digest(tmp_path):
+    value = json.loads((HISTORIES / "failed.json").read_text(encoding="utf-8"))
+    (done,) = [event for event in value["events"] if "activityTaskCompletedEventAttributes" in event]
+    payload: dict[str, Any] = done["activityTaskCompletedEventAttributes"]["result"]["payloads"][0]
+    payload["data"] = "e30="
+    file = tmp_path / "changed.json"
+    file.write_text(json.dumps(value), encoding="utf-8")
+    (verdict,) = await replay(read_file(file), [])
+    assert not verdict.sound
+    assert len(verdict.changed) == 1
+    assert verdict.divergence is None
+
+
+@pytest.mark.parametrize("file", [*FILES, *sorted(LOGS.iterdir())], ids=lambda file: file.name)
+def test_a_recorded_file_is_small_and_tells_nothing_of_a_machine(file):
+    text = file.read_text(encoding="utf-8")
+    assert len(text) < 200_000
+    assert "stackTrace" not in text
+    assert "site-packages" not in text

@@ -1,0 +1,121 @@
+"""Workflows as an author would write them: a plain workflow module that imports `ctx`, run in the sandbox."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from temporalio import workflow
+
+from openwop_mcp import McpCallError, RetryPolicy, Verbatim, ctx
+
+TELLABLE = 100_000
+"""Bytes: a workflow's own result must fit into history too, so that of larger ones the digest is told."""
+
+
+@dataclass
+class Call:
+    """One call: the name of a function of `ctx.mcp` and what it is given."""
+
+    do: str
+    given: list[Any] = field(default_factory=list)
+    text: str | None = None
+    """Arguments as JSON text, in place of a mapping."""
+    retry: tuple[int, float, float] | None = None
+    timeout: float | None = None
+    heartbeat: float | None = None
+    key: str | None = None
+
+
+@dataclass
+class Calls:
+    """What `Author` is started with. Without a queue `ctx` chooses it."""
+
+    calls: list[Call]
+    queue: str | None = None
+    parallel: bool = False
+
+
+@dataclass
+class Told:
+    """What came of a call."""
+
+    raw: str | None = None
+    code: str | None = None
+    message: str | None = None
+    delivery: str | None = None
+    in_doubt: bool = False
+    error: str | None = None
+    facts: str | None = None
+
+
+@workflow.defn
+class Author:
+    """Makes calls, one after the other or all at once, and tells what came of each."""
+
+    @workflow.run
+    async def run(self, asked: Calls) -> list[Told]:
+        made = [self.make(call, asked.queue) for call in asked.calls]
+        if asked.parallel:
+            return list(await asyncio.gather(*made))
+        return [await one for one in made]
+
+    async def make(self, call: Call, queue: str | None) -> Told:
+        options: dict[str, Any] = {} if queue is None else {"task_queue": queue}
+        if call.retry is not None:
+            options["retry"] = RetryPolicy(*call.retry)
+        if call.timeout is not None:
+            options["timeout"] = timedelta(seconds=call.timeout)
+        if call.heartbeat is not None:
+            options["heartbeat_timeout"] = timedelta(seconds=call.heartbeat)
+        if call.key is not None:
+            options["idempotency_key"] = call.key
+        given = [*call.given, *([] if call.text is None else [call.text.encode()])]
+        try:
+            answer = await getattr(ctx.mcp, call.do)(*given, **options)
+        except McpCallError as error:
+            return Told(
+                code=error.code,
+                message=str(error),
+                delivery=error.delivery.value,
+                in_doubt=error.in_doubt,
+                error=None if error.error is None else error.error.raw.decode(),
+                facts=error.facts.raw.decode(),
+            )
+        if isinstance(answer, ctx.mcp.ServerHealth):
+            return Told(raw=answer.record.raw.decode(), code=answer.state)
+        assert isinstance(answer, Verbatim)
+        return Told(raw=answer.raw.decode() if len(answer) < TELLABLE else answer.sha256)
+
+
+@workflow.defn
+class TooBig:
+    """Gives `ctx` arguments of so many bytes."""
+
+    @workflow.run
+    async def run(self, size: int, queue: str) -> Told:
+        told = await Author().make(Call("call_tool", ["fake", "echo", {"value": "x" * size}]), queue)
+        uri = await Author().make(Call("read_resource", ["fake", "x" * size]), queue)
+        assert uri.code == told.code
+        return told
+
+
+@workflow.defn
+class Uncaught:
+    """Lets a failed call end the workflow."""
+
+    @workflow.run
+    async def run(self, server_id: str, queue: str) -> str:
+        return (await ctx.mcp.call_tool(server_id, "echo", task_queue=queue)).text
+
+
+@workflow.defn
+class Bare:
+    """Imports `ctx` and calls nothing."""
+
+    @workflow.run
+    async def run(self) -> str:
+        assert ctx.mcp is not None
+        return "done"

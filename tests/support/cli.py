@@ -1,0 +1,139 @@
+"""The command line as a user has it: a process of its own, what it printed, and its exit status."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import pty
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+__all__ = ("ROOT", "WORKER", "Done", "Serving", "cli", "on_terminal", "python", "serving", "until")
+
+ROOT = Path(__file__).parents[2]
+WORKER = str(ROOT / "worker.py")
+
+LIMIT = 60.0
+"""Seconds for a command; the longest waits ten for a worker that does not come."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """A command that has ended."""
+
+    status: int
+    out: bytes
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """Its one JSON value."""
+        return json.loads(self.out)
+
+    @property
+    def text(self) -> str:
+        """What it printed."""
+        return self.out.decode()
+
+
+def _environment(env: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith("OPENWOP_MCP__")} | dict(env)
+
+
+async def python(*arguments: str, cwd: Path | None = None, **env: str) -> Done:
+    """Run a Python program to its end."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *arguments,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        cwd=cwd,
+        env=_environment(env),
+    )
+    async with asyncio.timeout(LIMIT):
+        out, err = await process.communicate()
+    assert process.returncode is not None
+    return Done(process.returncode, out, err.decode())
+
+
+async def cli(*arguments: str, cwd: Path | None = None, **env: str) -> Done:
+    """Run a command of `worker.py` to its end; no fault of it may show as a traceback."""
+    done = await python(WORKER, *arguments, cwd=cwd, **env)
+    assert "Traceback" not in done.err, done.err
+    return done
+
+
+async def on_terminal(*arguments: str) -> tuple[int, bytes]:
+    """Run a command with a terminal as its output; its status and every byte that the terminal got."""
+    master, slave = pty.openpty()
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, WORKER, *arguments, stdin=slave, stdout=slave, stderr=slave, env=_environment({})
+    )
+    os.close(slave)
+
+    def read() -> bytes:
+        got = b""
+        # The last process that has the terminal closes it, which Linux tells as an error and others as an end.
+        with contextlib.suppress(OSError):
+            while piece := os.read(master, 65536):
+                got += piece
+        return got
+
+    async with asyncio.timeout(LIMIT):
+        shown = await asyncio.to_thread(read)
+        status = await process.wait()
+    os.close(master)
+    return status, shown
+
+
+@dataclass(frozen=True)
+class Serving:
+    """A process that has said that it is ready."""
+
+    process: asyncio.subprocess.Process
+    facts: dict[str, Any]
+
+    async def end(self, *numbers: signal.Signals, within: float = 10.0) -> Done:
+        """Send it signals, one right after the other, and wait for its end."""
+        for number in numbers:
+            self.process.send_signal(number)
+        async with asyncio.timeout(within):
+            out, err = await self.process.communicate()
+        assert self.process.returncode is not None
+        return Done(self.process.returncode, out, err.decode())
+
+
+@contextlib.asynccontextmanager
+async def serving(*arguments: str, ready: bool = True, **env: str) -> AsyncIterator[Serving]:
+    """A command of `worker.py` that serves until it is told to stop."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        WORKER,
+        *arguments,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=_environment(env),
+    )
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(LIMIT):
+            line = await process.stdout.readline() if ready else b"{}"
+        yield Serving(process, json.loads(line))
+    finally:
+        if process.returncode is None:
+            process.terminate()
+            await process.communicate()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for something that sends no event."""
+    async with asyncio.timeout(LIMIT):
+        while not condition():  # noqa: ASYNC110 - see above
+            await asyncio.sleep(0.01)

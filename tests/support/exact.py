@@ -1,0 +1,24 @@
+"""JSON texts that a decoder and encoder would not give back as they were."""
+
+from __future__ import annotations
+
+__all__ = ("ARGUMENTS", "DISCOVERED", "PAGE", "RESOURCE", "RESULT")
+
+_ODD = (
+    b'{"price": 1.10, "huge":1E400, "zero":-0.0, "long":123456789012345678901234, "above":9007199254740993,'
+    b'"escaped":"\\u00e9\\/", "plain":"\xc3\xa9", "lone":"\\ud800", "twice":1, "twice":2, "":{}}'
+)
+RESULT = (
+    b'{ "zzz" : {"later":[ ]},"content" :[{"text":"\\u0041\xe2\x80\xa8","type":"text","unknown":1.0}],'
+    b'\t"structuredContent":' + _ODD + b',"isError":false,"_meta":{"x/y":1e2}, "resultType":"complete" }'
+)
+PAGE = (
+    b'{"tools":[{"inputSchema":{"type":"object","properties":{"n":{"maximum":1.0e3}}},"name":"echo","later":-0.0}],'
+    b' "nextCursor":"","ttlMs":0, "cacheScope":"private","resultType":"complete"}'
+)
+RESOURCE = b'{"contents":[ {"text":"\\ud83d","uri":"fake://one","size":1.50} ],"ttlMs":1E3,"cacheScope":"private"}'
+DISCOVERED = (
+    b'{"supportedVersions":["2026-07-28"], "ttlMs":0,"cacheScope":"private","capabilities":{"tools":{"n":1.10}},'
+    b'"resultType":"complete","later":{"a":1,"a":2}}'
+)
+ARGUMENTS = b'{"b":9007199254740993,"a": 1.10, "huge":1e400,"s":"\\u00e9 \xc3\xa9 \\ud800" , "a":-0.0}'

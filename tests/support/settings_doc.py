@@ -1,0 +1,82 @@
+"""The tables of docs/settings.md, written from the settings' models. `python -m tests.support.settings_doc` renews them."""
+
+from __future__ import annotations
+
+import json
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from openwop_mcp.config import Settings
+
+DOC = Path(__file__).parents[2] / "docs" / "settings.md"
+BEGIN = "<!-- tables: written by tests/support/settings_doc.py -->"
+END = "<!-- end of tables -->"
+
+
+def _model(annotation: Any) -> tuple[type[BaseModel] | None, str]:
+    """The table that a field holds, and what its path goes on with."""
+    origin = get_origin(annotation)
+    if origin is Annotated or origin in {Union, types.UnionType}:
+        return _model(get_args(annotation)[0])
+    if origin is dict:
+        return _model(get_args(annotation)[1])[0], ".ID"
+    if origin is tuple:
+        return _model(get_args(annotation)[0])[0], "[]"
+    return (annotation, "") if isinstance(annotation, type) and issubclass(annotation, BaseModel) else (None, "")
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    match field.default:
+        case None | "" | {} | ():
+            return ""
+        case bool() as value:
+            return f"`{str(value).lower()}`"
+        case tuple() as items:
+            return f"`{json.dumps(items)}`"
+        case str() as text:
+            return f'`"{text}"`'
+        case float() as number:
+            return f"`{number:g}`"
+        case value:
+            return f"`{value}`"
+
+
+def rows(model: type[BaseModel], path: str) -> Iterator[tuple[str, str, str]]:
+    """Key, default and what to write, for each value of a table and of the tables in it."""
+    for name, field in model.model_fields.items():
+        where = f"{path}.{name}" if path else name
+        inner, more = _model(field.annotation)
+        if inner is None or inner.__name__ in {"SecretRef", "Credential"}:
+            yield where, _default(field), (field.description or "").replace("|", r"\|")
+        else:
+            yield from rows(inner, where + more)
+
+
+def tables() -> str:
+    """All tables, one for each section."""
+    parts: list[str] = []
+    for name, field in Settings.model_fields.items():
+        inner, more = _model(field.annotation)
+        assert inner is not None
+        title = {"[]": f"[[{name}]]", ".ID": f"[{name}.ID]", "": f"[{name}]"}[more]
+        lines = [f"### `{title}`", "", "| key | default | what to write |", "| --- | --- | --- |"]
+        lines += [f"| `{key}` | {default} | {what} |" for key, default, what in rows(inner, name + more)]
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts)
+
+
+def renewed(text: str) -> str:
+    """The document with today's tables."""
+    before, rest = text.split(BEGIN)
+    return f"{before}{BEGIN}\n\n{tables()}\n\n{END}{rest.split(END)[1]}"
+
+
+if __name__ == "__main__":
+    DOC.write_text(renewed(DOC.read_text(encoding="utf-8")), encoding="utf-8")
