@@ -3,6 +3,6 @@
 from .mcp import mcp_activities
 from .nodes import node_activities
 from .perform import Calls
-from .plugin import McpPlugin
+from .plugin import EAGER_CALLS, McpPlugin
 
-__all__ = ("Calls", "McpPlugin", "mcp_activities", "node_activities")
+__all__ = ("EAGER_CALLS", "Calls", "McpPlugin", "mcp_activities", "node_activities")

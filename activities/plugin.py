@@ -27,7 +27,7 @@ from .mcp import mcp_activities
 from .nodes import node_activities
 from .perform import Calls
 
-__all__ = ("McpPlugin",)
+__all__ = ("EAGER_CALLS", "McpPlugin")
 
 PASSED_THROUGH = ("openwop_mcp", "msgspec")
 """Modules that a workflow sandbox takes as they are: pure, and costly to import once per workflow."""

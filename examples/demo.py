@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import signal
 import sys
 import tempfile
@@ -23,6 +24,7 @@ from temporalio.worker import Worker
 
 from examples.two_calls import TwoCalls, TwoCallsInput
 from openwop_mcp import terminal
+from openwop_mcp.config import ENVIRONMENT_PREFIX
 from openwop_mcp.embedded import embedded_temporal
 from openwop_mcp.nodes import REGISTRY
 from openwop_mcp.runs.definition import parse
@@ -75,7 +77,11 @@ class Process:
 @asynccontextmanager
 async def running(*command: str) -> AsyncIterator[Process]:
     """A Python process that prints one JSON line when it is ready; it ends with the context."""
-    process = await asyncio.create_subprocess_exec(sys.executable, *command, stdout=asyncio.subprocess.PIPE)
+    # The settings are those of the demo, whatever the shell that it is run from says.
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(ENVIRONMENT_PREFIX)}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, *command, stdout=asyncio.subprocess.PIPE, env=environ
+    )
     assert process.stdout is not None
     try:
         line = await asyncio.wait_for(process.stdout.readline(), 20)

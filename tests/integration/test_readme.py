@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import signal
 import socket
 import sys
 import tomllib
@@ -94,10 +95,14 @@ def replaced(text: str, ports: dict[str, str]) -> str:
 async def shell(script: str, folder: Path, env: dict[str, str]) -> str:
     process = await asyncio.create_subprocess_exec(
         "/bin/sh", "-eu", "-c", script, cwd=folder, env=env, stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
+        stderr=asyncio.subprocess.STDOUT, start_new_session=True,
     )  # fmt: skip
-    async with asyncio.timeout(LIMIT):
-        out, _ = await process.communicate()
+    try:
+        async with asyncio.timeout(LIMIT):
+            out, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            os.killpg(process.pid, signal.SIGKILL)
     assert process.returncode == 0, out.decode()
     return out.decode()
 

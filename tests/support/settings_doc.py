@@ -1,4 +1,4 @@
-"""The tables of docs/settings.md, written from the settings' models. `python -m tests.support.settings_doc` renews them."""
+"""The tables of docs/settings.md, from the settings' models; `python -m tests.support.settings_doc` renews them."""
 
 from __future__ import annotations
 
@@ -33,19 +33,11 @@ def _model(annotation: Any) -> tuple[type[BaseModel] | None, str]:
 def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
-    match field.default:
-        case None | "" | {} | ():
-            return ""
-        case bool() as value:
-            return f"`{str(value).lower()}`"
-        case tuple() as items:
-            return f"`{json.dumps(items)}`"
-        case str() as text:
-            return f'`"{text}"`'
-        case float() as number:
-            return f"`{number:g}`"
-        case value:
-            return f"`{value}`"
+    value = field.default
+    if value is None or value in ((), {}):
+        return ""
+    # TOML and JSON spell these alike; a float that is whole is told as the whole number that one would write.
+    return f"`{value:g}`" if isinstance(value, float) else f"`{json.dumps(value)}`"
 
 
 def rows(model: type[BaseModel], path: str) -> Iterator[tuple[str, str, str]]:

@@ -30,16 +30,13 @@ async def test_a_call_with_json_prints_the_result_as_the_server_sent_it_and_noth
     assert (prose.status, prose.out) == (0, ODD + b"\n")
 
 
-@pytest.mark.parametrize("form", ["inline", "file"])
-async def test_arguments_arrive_digit_for_digit(dev, tmp_path, form):
+async def test_arguments_arrive_digit_for_digit_from_the_command_line_and_from_a_file(dev, tmp_path):
     (tmp_path / "arguments.json").write_text(EXACT, encoding="utf-8")
     before = len(dev.server.requests)
-    done = await dev.cli(
-        "call", "fake", "echo", "--args", EXACT if form == "inline" else "@arguments.json", cwd=tmp_path
-    )
-    assert done.status == 0
-    [request] = dev.server.requests[before:]
-    assert EXACT.encode() in request.body
+    given = (EXACT, "@arguments.json")
+    done = await asyncio.gather(*(dev.cli("call", "fake", "echo", "--args", form, cwd=tmp_path) for form in given))
+    assert [one.status for one in done] == [0, 0]
+    assert [EXACT.encode() in request.body for request in dev.server.requests[before:]] == [True, True]
 
 
 async def test_a_key_of_ones_own_is_accepted(dev):
@@ -61,12 +58,13 @@ async def test_a_json_rpc_error_is_told_with_its_code_and_unaltered(dev):
     assert error["details"]["error"]["data"] == {"why": 1}
 
 
-@pytest.mark.parametrize("server_id", ["nobody", "others"])
-async def test_a_server_that_is_not_there_for_this_tenant_is_not_found(dev, server_id):
-    done = await dev.cli("call", server_id, "echo", "--json")
-    assert done.status == 1
-    assert done.json["error"]["code"] == "not_found"
-    assert server_id in done.json["error"]["message"]
+async def test_a_server_that_is_not_there_for_this_tenant_is_not_found(dev):
+    names = ("nobody", "others")
+    answers = await asyncio.gather(*(dev.cli("call", name, "echo", "--json") for name in names))
+    for name, done in zip(names, answers, strict=True):
+        assert done.status == 1
+        assert done.json["error"]["code"] == "not_found"
+        assert name in done.json["error"]["message"]
 
 
 async def test_a_server_that_cannot_be_reached_is_told_in_a_sentence(dev):

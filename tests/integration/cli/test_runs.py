@@ -176,12 +176,12 @@ async def test_a_history_that_the_code_diverges_from_is_reported_by_its_event(au
     assert f"event {scheduled}" in done.text
 
 
-@pytest.mark.parametrize("command", [("runs", "show"), ("runs", "events"), ("runs", "export"), ("replay",)])
-async def test_an_unknown_run_is_not_0(dev, command):
-    done = await dev.cli(*command, "acme/unknown", "--json")
-    assert done.status == 1
-    assert done.json["error"]["code"] == "not_found"
-    assert "acme/unknown" in done.json["error"]["message"]
+async def test_an_unknown_run_is_not_0(dev):
+    commands = (("runs", "show"), ("runs", "events"), ("runs", "export"), ("replay",))
+    for done in await asyncio.gather(*(dev.cli(*command, "acme/unknown", "--json") for command in commands)):
+        assert done.status == 1
+        assert done.json["error"]["code"] == "not_found"
+        assert "acme/unknown" in done.json["error"]["message"]
 
 
 @pytest.mark.parametrize(
