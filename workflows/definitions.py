@@ -35,7 +35,7 @@ def find_definition(named: str, folders: Sequence[Path]) -> Definition:
         for file in sorted(folder.glob("*.json")):
             try:
                 definition = read_definition(file)
-            except DefinitionError as error:
+            except (DefinitionError, DefinitionNotFoundError) as error:
                 # Another workflow's fault is no reason not to start this one.
                 broken.append(str(error))
                 continue

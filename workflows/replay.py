@@ -25,6 +25,15 @@ __all__ = ("HistoryFileError", "ReplayVerdict", "export", "load", "read_file", "
 _SENTENCE = re.compile(r'message: "((?:[^"\\]|\\.)*)"')
 _ESCAPED = re.compile(r"\\(.)")
 _EVENT = re.compile(r"HistoryEvent\(id: ([0-9]+)")
+_AFTER_TASK_STARTED = frozenset(
+    {
+        None,
+        EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED,
+        EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED,
+        EventType.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT,
+        EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED,
+    }
+)
 _MISMATCH = re.compile(r"of scheduled event '([^']*)'")
 
 
@@ -106,6 +115,9 @@ async def _one(replayer: Replayer, history: WorkflowHistory) -> ReplayVerdict:
 
 async def _failure(replayer: Replayer, workflow_id: str, events: Sequence[HistoryEvent]) -> str | None:
     """What Temporal says of a replay, without the structure in which its core wraps the sentence."""
+    if not any(event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED for event in events):
+        # No worker has had it. The core would wait for a task for ever.
+        return None
     outcome = await replayer.replay_workflow(WorkflowHistory(workflow_id, events), raise_on_replay_failure=False)
     if outcome.replay_failure is None:
         return None
@@ -135,6 +147,24 @@ async def _located(replayer: Replayer, history: WorkflowHistory, failure: str) -
     mismatch = _MISMATCH.search(failure)
     event = next((event for event in commands if mismatch and mismatch[1] in _names(event)), commands[0])
     return f"event {event.event_id}: {failure}"
+
+
+def _broken(events: Sequence[HistoryEvent]) -> str | None:
+    """What no history of Temporal can have, or None. Its core does not refuse these: it panics, and never answers."""
+    due = 1
+    for index, event in enumerate(events):
+        if event.HasField("workflow_execution_started_event_attributes"):
+            due = 1
+            began = event.workflow_execution_started_event_attributes
+            if not (began.workflow_type.name and began.HasField("task_queue")):
+                return f"event {event.event_id} lacks a workflow type or a task queue"
+        if event.event_id != due:
+            return f"event {due} is missing or not in its place"
+        due += 1
+        follows = events[index + 1].event_type if index + 1 < len(events) else None
+        if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED and follows not in _AFTER_TASK_STARTED:
+            return f"event {due} does not say how the workflow task of event {event.event_id} ended"
+    return None
 
 
 def _tasks(events: Sequence[HistoryEvent]) -> list[range]:
@@ -211,6 +241,8 @@ def read_file(path: Path) -> list[WorkflowHistory]:
     ]
     if starts[:1] != [0]:
         raise HistoryFileError(f"{path}: is no whole history: it does not begin with WorkflowExecutionStarted")
+    if (broken := _broken(whole.events)) is not None:
+        raise HistoryFileError(f"{path}: is no whole history: {broken}")
     return [
         WorkflowHistory(whole.workflow_id, whole.events[begin:end])
         for begin, end in zip(starts, [*starts[1:], len(whole.events)], strict=True)

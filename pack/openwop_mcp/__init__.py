@@ -19,6 +19,12 @@ if workflow.unsafe.in_sandbox():
     globals().update({name: value for name, value in vars(_whole).items() if not name.startswith("_")})
     sys.modules[f"{__name__}.ctx"] = _whole.ctx
     sys.modules[f"{__name__}.ctx.mcp"] = _whole.ctx.mcp
+    # And the modules that its names are defined in: an author's editor may import them from there, and a second
+    # McpCallError would catch nothing, a second Number lose its spelling.
+    for _name in ("effects", "errors", "failures", "jsontext", "verbatim"):
+        sys.modules[f"{__name__}.{_name}"] = vars(_whole)[_name]
+    for _name in ("decide", "delivery"):
+        sys.modules[f"{__name__}.effects.{_name}"] = vars(vars(_whole)["effects"])[_name]
 else:
     from openwop_mcp import ctx
     from openwop_mcp.effects.decide import RetryPolicy

@@ -212,7 +212,12 @@ def _start(
     else:
         arguments += ["--headless"]
     if db is not None:
-        db.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            db.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise EmbeddedTemporalError(
+                f"the folder {db.parent} for Temporal's data cannot be made ({error.strerror}): give another one"
+            ) from None
         arguments += ["--db-filename", str(db.absolute())]
     command = [str(program), "server", "start-dev", *arguments]
     process = subprocess.Popen(  # noqa: S603 - the program is the operator's choice, the arguments are ours
@@ -240,6 +245,8 @@ def _free_port(wanted: int | None, who: str) -> int:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOOPBACK, wanted or 0))
+        except OverflowError:
+            raise EmbeddedTemporalError(f"there is no port {wanted} for {who}: give one up to 65535") from None
         except OSError as error:
             raise EmbeddedTemporalError(
                 f"port {wanted} for {who} cannot be had ({error.strerror}): give another one, or stop what uses it"

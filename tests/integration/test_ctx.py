@@ -8,6 +8,7 @@ import hashlib
 import uuid
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
+from math import inf, nan
 from typing import Any
 
 import pytest
@@ -269,3 +270,14 @@ async def test_an_answer_over_an_event_stream_is_the_same_record(client):
     async with setting(client, modern({"tools/call": result}, as_="sse")) as at:
         _, history = await at.ask(Call("call_tool", ["fake", "echo"]))
         assert [payload.data for payload in activity_results(history)] == [result]
+
+
+@pytest.mark.parametrize("retry", [(3, inf, 15.0), (3, 10.0, nan)])
+async def test_retry_limits_that_no_history_can_hold_fail_the_call_and_not_the_workflow_task(client, retry):
+    async with setting(client, modern()) as at:
+        (told,), history = await asyncio.wait_for(at.ask(Call("call_tool", ["fake", "echo"], retry=retry)), 10)
+        assert told.code == "validation_error"
+        assert told.delivery == "not_sent"
+        assert "retry" in str(told.message)
+        assert scheduled(history) == []
+        assert at.server.requests == []

@@ -179,3 +179,17 @@ def test_no_program_at_all_is_an_error_that_says_how_to_get_one(tmp_path, monkey
 def test_a_named_program_that_cannot_be_run_is_an_error_and_nothing_else_is_tried(tmp_path):
     with pytest.raises(EmbeddedTemporalError, match=r"temporal\.executable"):
         find_temporal(str(tmp_path / "absent"))
+
+
+@pytest.mark.parametrize("port", [-1, 65536])
+async def test_a_number_that_is_no_port_is_named(port):
+    with pytest.raises(EmbeddedTemporalError, match=f"no port {port} "):
+        async with embedded_temporal(port=port):
+            pass
+
+
+async def test_a_folder_for_the_data_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    with pytest.raises(EmbeddedTemporalError, match="cannot be made"):
+        async with embedded_temporal(db=tmp_path / "file" / "temporal.db"):
+            pass

@@ -6,6 +6,7 @@ import sys
 import uuid
 import warnings
 from collections.abc import Iterator
+from datetime import timedelta
 from importlib.machinery import ModuleSpec
 from typing import Any
 
@@ -14,12 +15,14 @@ from temporalio.worker import Worker
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
 from activities import Calls, mcp_activities, node_activities
+from openwop_mcp import jsontext
 from tests.support import exact
 from tests.support.author_flows import Author, Bare, Call
 from tests.support.author_flows import Calls as Asked
+from tests.support.deep_imports import DeepImports
 from tests.support.fake_server import FakeServer, Reply, Request, modern, result_reply
 from tests.support.graphs import edge, node, workflow
-from tests.support.pack import Pack, activity_results, settings_for, types
+from tests.support.pack import Pack, activity_results, pack_worker, settings_for, types
 from tests.support.sandboxed_run import SandboxedRun
 
 EXECUTED_ANEW = {"openwop_mcp"}
@@ -62,6 +65,24 @@ def test_what_a_sandboxed_workflow_sees_of_the_pack_is_the_processs_own() -> Non
     author = sys.modules[Bare.__module__]
     assert author.ctx is sys.modules["openwop_mcp.ctx"]
     assert sys.modules["openwop_mcp"].ctx is author.ctx
+
+
+async def test_a_name_imported_from_the_module_that_defines_it_is_the_same_name(client):
+    arguments = '{"a":1.10,"b":-0,"c":1.0E+5,"d":1e-400}'
+    async with (
+        FakeServer(modern()) as server,
+        pack_worker(client, settings_for(server.url)) as pack,
+        Worker(client, task_queue="sandbox-deep", workflows=[DeepImports]),
+    ):
+        told = await client.execute_workflow(
+            DeepImports.run,
+            args=[arguments, pack.task_queue],
+            id=f"deep-{uuid.uuid4().hex}",
+            task_queue="sandbox-deep",
+            execution_timeout=timedelta(seconds=20),
+        )
+        assert told == [arguments, "True", "not_found", "True"]
+        assert jsontext.pointer(server.requests[0].body, ["params", "arguments"]) == arguments.encode()
 
 
 async def test_an_authors_workflow_makes_calls_in_the_sandbox_without_a_warning(client):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from openwop_mcp.runs.records import records
 from tests.replay.record import HISTORIES, LOGS
 from tests.support import exact
 from tests.support.pack import activity_results, log_of, types
-from workflows.replay import read_file, replay
+from workflows.replay import HistoryFileError, read_file, replay
 
 FILES = sorted(HISTORIES.glob("*.json"))
 GRAPHS = [file for file in FILES if file.stem != "two-calls"]
@@ -82,6 +83,44 @@ async def test_a_byte_that_was_changed_is_found_by_its_digest(tmp_path):
     assert not verdict.sound
     assert len(verdict.changed) == 1
     assert verdict.divergence is None
+
+
+async def test_a_digest_that_was_taken_out_counts_as_a_change(tmp_path):
+    value = json.loads((HISTORIES / "failed.json").read_text(encoding="utf-8"))
+    (done,) = [event for event in value["events"] if "activityTaskCompletedEventAttributes" in event]
+    del done["activityTaskCompletedEventAttributes"]["result"]["payloads"][0]["metadata"]["openwop-mcp.sha256"]
+    file = tmp_path / "without.json"
+    file.write_text(json.dumps(value), encoding="utf-8")
+    (verdict,) = await replay(read_file(file), [])
+    assert len(verdict.changed) == 1
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (lambda events: events.pop(4), "event 5 is missing"),
+        (lambda events: events.insert(2, events.pop(3)), "event 3 is missing"),
+        (lambda events: events[0]["workflowExecutionStartedEventAttributes"].pop("workflowType"), "a workflow type"),
+        (lambda events: events[0]["workflowExecutionStartedEventAttributes"].pop("taskQueue"), "a task queue"),
+        (lambda events: events[3].update(eventType="EVENT_TYPE_TIMER_FIRED"), "how the workflow task of event 3 ended"),
+    ],
+)
+def test_a_history_that_no_replay_would_come_back_from_is_refused(tmp_path, damage, told):
+    value = json.loads((HISTORIES / "failed.json").read_text(encoding="utf-8"))
+    damage(value["events"])
+    file = tmp_path / "damaged.json"
+    file.write_text(json.dumps(value), encoding="utf-8")
+    with pytest.raises(HistoryFileError, match=told):
+        read_file(file)
+
+
+async def test_a_history_that_no_worker_has_seen_yet_is_sound(tmp_path):
+    value = json.loads((HISTORIES / "failed.json").read_text(encoding="utf-8"))
+    del value["events"][1:]
+    file = tmp_path / "begun.json"
+    file.write_text(json.dumps(value), encoding="utf-8")
+    (verdict,) = await asyncio.wait_for(replay(read_file(file), []), 10)
+    assert verdict.sound
 
 
 @pytest.mark.parametrize("file", [*FILES, *sorted(LOGS.iterdir())], ids=lambda file: file.name)

@@ -248,7 +248,10 @@ def _text(arguments: Arguments | None) -> bytes | None:
 
 
 def _check_size(request: CallRequest, arguments: bytes | None) -> None:
-    size = len(request.encode()) + len(arguments or b"")
+    try:
+        size = len(request.encode()) + len(arguments or b"")
+    except (TypeError, ValueError) as error:
+        raise _refused(InvalidRequestError(f"the call {error}")) from None
     if size > MAX_CALL_BYTES:
         raise _refused(
             ResultTooLargeError(

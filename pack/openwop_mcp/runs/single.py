@@ -9,6 +9,9 @@ from openwop_mcp import jsontext
 
 __all__ = ("single_call",)
 
+MAX_NAME = 256
+"""Characters that the name of a workflow may have; that of a tool may have more."""
+
 
 def single_call(server_id: str, name: str, arguments: bytes | None, idempotency_key: str | None) -> bytes:
     """Write a definition of one node that calls a tool.
@@ -35,7 +38,7 @@ def single_call(server_id: str, name: str, arguments: bytes | None, idempotency_
     return jsontext.build(
         [
             ("id", b'"call"'),
-            ("name", jsontext.encode(f"call {server_id} {name}")),
+            ("name", jsontext.encode(f"call {server_id} {name}"[:MAX_NAME])),
             ("version", b'"1"'),
             ("nodes", b"[" + node + b"]"),
             ("edges", b"[]"),

@@ -25,3 +25,7 @@ def test_a_name_that_json_must_escape_is_escaped():
     text = single_call("weather", 'a"b\n', None, None)
     assert b'"name":"a\\"b\\n"' in text
     parse(text, source="call", node_types=REGISTRY)
+
+
+def test_a_tool_may_have_a_longer_name_than_a_workflow():
+    parse(single_call("weather", "a" * 1024, None, None), source="call", node_types=REGISTRY)

@@ -37,6 +37,14 @@ def test_another_files_fault_does_not_stand_in_the_way_and_is_told_where_nothing
         find_definition("missing", [tmp_path])
 
 
+def test_an_entry_that_cannot_be_read_does_not_stand_in_the_way_either(tmp_path):
+    (tmp_path / "a.json").mkdir()
+    write(tmp_path, "b.json", b"flow")
+    assert find_definition("flow", [tmp_path]).id == "flow"
+    with pytest.raises(DefinitionNotFoundError, match=r"a\.json"):
+        find_definition("missing", [tmp_path])
+
+
 def test_a_named_file_that_is_missing_or_unsound_is_told(tmp_path):
     (tmp_path / "a.json").write_text("{}", encoding="utf-8")
     with pytest.raises(DefinitionNotFoundError, match=r"missing\.json"):

@@ -1,0 +1,27 @@
+"""A workflow that imports names of the pack from the modules that define them, as an editor writes imports."""
+
+from __future__ import annotations
+
+from temporalio import workflow
+
+from openwop_mcp import ctx
+from openwop_mcp.effects.delivery import Delivery
+from openwop_mcp.failures import McpCallError
+from openwop_mcp.jsontext import decode, encode
+from openwop_mcp.verbatim import Verbatim
+
+
+@workflow.defn
+class DeepImports:
+    """Passes decoded numbers on, and catches the failure of a call."""
+
+    @workflow.run
+    async def run(self, arguments: str, queue: str) -> list[str]:
+        given = decode(arguments.encode())
+        answer = await ctx.mcp.call_tool("fake", "echo", given, task_queue=queue)
+        told = [encode(given).decode(), str(isinstance(answer, Verbatim))]
+        try:
+            await ctx.mcp.call_tool("nowhere", "echo", task_queue=queue)
+        except McpCallError as error:
+            told += [error.code, str(error.delivery is Delivery.NOT_SENT)]
+        return told
