@@ -43,7 +43,8 @@ class ClaimRefusedError(Exception):
     """This attempt may not send.
 
     Attributes:
-        cancelled: Whether the call was cancelled; otherwise the attempt is no longer the current one.
+        cancelled: Whether the call was cancelled; otherwise the claim could not be recorded, since the attempt is no
+            longer the current one or Temporal is out of reach.
     """
 
     def __init__(self, *, cancelled: bool) -> None:
@@ -102,10 +103,9 @@ class Beat:
             # Temporal has stored the claim all the same (measured): without this it would stand for a request sent.
             await self._withdraw()
             raise ClaimRefusedError(cancelled=True) from None
-        except RPCError as error:
-            if error.status is RPCStatusCode.NOT_FOUND:
-                raise ClaimRefusedError(cancelled=False) from None
-            raise
+        except RPCError:
+            # Not the current attempt any more, or Temporal is out of reach: without a claim nothing is sent.
+            raise ClaimRefusedError(cancelled=False) from None
 
     async def hold(self, call: Coroutine[Any, Any, T]) -> T:
         """Await the call. Only the answer to a beat, or the worker's shutdown, cuts it short.

@@ -140,7 +140,7 @@ class Calls:
                 raise InterruptedCallError(
                     "nothing was sent: the call was cancelled"
                     if refused.cancelled
-                    else "nothing was sent: this attempt is no longer the current one",
+                    else "nothing was sent: Temporal did not take the claim",
                     cancelled=refused.cancelled,
                     delivery=Delivery.NOT_SENT,
                 ) from None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import shutil
 import signal
@@ -220,11 +221,14 @@ def _start(
             ) from None
         arguments += ["--db-filename", str(db.absolute())]
     command = [str(program), "server", "start-dev", *arguments]
+    lock = _lock(db) if db is not None else None
     process = subprocess.Popen(  # noqa: S603 - the program is the operator's choice, the arguments are ours
         ["/bin/sh", "-c", LAUNCHER, "temporal", f"{STOP_LIMIT:.0f}", *command],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=complaints,
+        # The server holds the lock from here on, so that it outlives whoever started the server.
+        pass_fds=() if lock is None else (lock.fileno(),),
         # A group of its own: Ctrl-C in a terminal must reach those who use the server first, and the server after them.
         start_new_session=True,
         env={
@@ -234,9 +238,24 @@ def _start(
             "TEMPORAL_VERSION_CHECK_DISABLED": "1",
         },
     )
+    if lock is not None:
+        lock.close()
     return EmbeddedTemporal(
         address=f"{LOOPBACK}:{port}", ui=f"http://{LOOPBACK}:{ui_port}" if ui else None, process=process
     )
+
+
+def _lock(db: Path) -> IO[bytes]:
+    """Take a database file for one server: two on the same file would each overwrite what the other keeps."""
+    lock = db.with_name(f"{db.name}.lock").open("ab")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        lock.close()
+        raise EmbeddedTemporalError(
+            f"{db} is in use by another embedded Temporal: stop that, or name another file"
+        ) from None
+    return lock
 
 
 def _free_port(wanted: int | None, who: str) -> int:

@@ -77,7 +77,8 @@ class UnknownServerError(McpError):
 
     def __init__(self, server_id: str) -> None:
         super().__init__(
-            f"no MCP server '{server_id}' is configured for this tenant: add [servers.{server_id}] to the settings",
+            f"no MCP server '{server_id}' is configured for this tenant: add [servers.{server_id}] to the settings, and"
+            " restart the worker, which reads them once",
             delivery=Delivery.NOT_SENT,
             serverId=server_id,
         )

@@ -33,6 +33,13 @@ MAX_RPC_ERROR = 64 * 1024
 
 IN_DOUBT = "the effect may have happened"
 
+ENDED = {
+    "attempts": "no attempt is left",
+    "max_wait": "the server asks for a longer wait than one may take",
+    "total": "another wait would be longer than all of them may take",
+}
+"""Why there is no further attempt, by the retry setting that ended it."""
+
 
 @dataclass(frozen=True, slots=True)
 class CallFailure:
@@ -101,7 +108,9 @@ def conclude(failure: CallFailure, decision: Decision) -> CallFailure:
                 ("ended", jsontext.encode(setting)),
             ]
         )
-        return replace(failure, message=f"{failure.message}; not tried again (setting {setting})", details=details)
+        return replace(
+            failure, message=f"{failure.message}; {ENDED[decision.limit]} (setting {setting})", details=details
+        )
     return failure
 
 

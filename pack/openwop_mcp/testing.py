@@ -10,7 +10,7 @@ import hashlib
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from temporalio import activity
 from temporalio.common import RawValue
@@ -95,6 +95,15 @@ class FakeMcp:
 
     def __post_init__(self) -> None:
         self._told: dict[tuple[str, str], int] = {}
+        for server_id, answers in self.servers.items():
+            for key, answer in answers.items():
+                several = isinstance(answer, Sequence) and not isinstance(answer, bytes | str)
+                for told in cast("Sequence[object]", answer) if several else [answer]:
+                    if not (isinstance(told, Mapping | bytes | Verbatim | McpError) or callable(told)):
+                        raise TypeError(
+                            f"the answer of '{server_id}' to '{key}' is of type {type(told).__name__}: give a result as"
+                            " a mapping, JSON bytes or Verbatim, an McpError, a function, or a sequence of results"
+                        )
 
     @property
     def activities(self) -> Sequence[Callable[..., Any]]:

@@ -84,6 +84,16 @@ async def test_the_database_survives_a_server_that_is_killed(tmp_path):
         assert description.status is WorkflowExecutionStatus.RUNNING
 
 
+async def test_a_database_file_is_for_one_server_at_a_time(tmp_path):
+    db = tmp_path / "temporal.db"
+    async with embedded_temporal(db=db):
+        with pytest.raises(EmbeddedTemporalError, match="in use by another embedded Temporal"):
+            async with embedded_temporal(db=db):
+                pass
+    async with embedded_temporal(db=db) as server:
+        assert await connect(server)
+
+
 async def test_its_web_interface_is_served_where_it_says():
     async with embedded_temporal(ui=True) as server:
         assert server.ui is not None

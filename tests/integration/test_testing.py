@@ -6,6 +6,7 @@ import contextlib
 import uuid
 from collections.abc import AsyncIterator
 
+import pytest
 from temporalio.client import Client, WorkflowHistory
 from temporalio.worker import Worker
 
@@ -136,3 +137,9 @@ async def test_graphs_run_on_the_same_fakes(client):
     assert [payload.data for payload in activity_results(found)] == [exact.RESULT]
     assert types(log)[-1] == "run.failed"
     assert len(fake.calls) == 1
+
+
+@pytest.mark.parametrize("answer", ["rain", 1, [b"{}", "rain"], RuntimeError("x")])
+def test_an_answer_that_is_no_result_is_refused_when_the_fake_is_made(answer):
+    with pytest.raises(TypeError, match="the answer of 'weather' to 'get_forecast' is of type"):
+        FakeMcp({"weather": {"get_forecast": answer}})
