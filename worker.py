@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from importlib import import_module
 from io import TextIOWrapper
@@ -34,21 +34,21 @@ from temporalio.service import RPCError, RPCStatusCode, TLSConfig
 from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
 
 from openwop_mcp import jsontext, terminal
-from openwop_mcp.config import TOOLS_COMMANDS, Settings, SettingsError, load
+from openwop_mcp.calls import MAX_CALL_BYTES
+from openwop_mcp.config import DEFAULT_FILE, TOOLS_COMMANDS, Settings, SettingsError, load
 from openwop_mcp.embedded import EmbeddedTemporalError, embedded_temporal
 from openwop_mcp.errors import McpError, UnknownServerError
 from openwop_mcp.nodes import REGISTRY
 from openwop_mcp.runs.definition import Definition, DefinitionError, parse
-from openwop_mcp.runs.events import RunEvent
 from openwop_mcp.runs.projection import ProjectionError
-from openwop_mcp.runs.records import CallRecord
+from openwop_mcp.runs.records import CallRecord, MadeCall
 from openwop_mcp.runs.single import single_call
 from openwop_mcp.runs.start import Options, Owner, RunStart
 from openwop_mcp.verbatim import Verbatim
 from workflows import RunWorkflow
-from workflows.client import RecordedRun, RunExpiredError, RunNotFoundError, mint_run_id, read_run, start_run
+from workflows.client import RecordedRun, RunExpiredError, RunNotFoundError, mint_run_id, read_run, start_run, untaken
 from workflows.definitions import DefinitionNotFoundError, find_definition
-from workflows.replay import HistoryFileError, ReplayVerdict, export, replay
+from workflows.replay import HistoryFileError, ReplayVerdict, WorkflowClassError, export, replay
 from workflows.replay import load as load_histories
 
 if TYPE_CHECKING:
@@ -97,6 +97,18 @@ class CommandError(Exception):
         self.details = details
 
 
+class StartedRunError(Exception):
+    """A command ended otherwise than asked for after it had started a run; its cause says how.
+
+    Attributes:
+        run_id: The run.
+    """
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(run_id)
+        self.run_id = run_id
+
+
 # --- what a process is made of ----------------------------------------------------------------------------------------
 
 
@@ -108,9 +120,12 @@ async def connect(settings: Settings) -> Client:
             temporal.address, namespace=temporal.namespace, tls=TLSConfig() if temporal.tls else False
         )
     except (RuntimeError, RPCError):
+        # Temporal's core tells a server without TLS and no server at all in the same words.
+        over_tls = " over TLS" if temporal.tls else ""
+        without = ", or temporal.tls = false if it has no TLS" if temporal.tls else ""
         raise CommandError(
-            f"no Temporal server answers at {temporal.address}: start one with 'worker.py dev', or set"
-            " temporal.address",
+            f"no Temporal server answers at {temporal.address}{over_tls}: start one with 'worker.py dev', or set"
+            f" temporal.address{without}",
             code="service_unavailable",
         ) from None
     try:
@@ -198,7 +213,7 @@ def ready(**facts: str) -> None:
 @app.command("run")
 def run_command(config: Config = None) -> None:
     """Run a worker against the Temporal of the settings, until SIGINT or SIGTERM."""
-    settings = settings_of(config)
+    settings = serving_settings(config)
 
     async def serve() -> None:
         client = await connect(settings)
@@ -217,7 +232,7 @@ def dev_command(
     db: Annotated[Path | None, typer.Option(help="Keep Temporal's data in this file; default in memory.")] = None,
 ) -> None:
     """Run an embedded Temporal, its UI and a worker in one go, until SIGINT or SIGTERM."""
-    settings = settings_of(config)
+    settings = serving_settings(config)
 
     async def serve() -> None:
         async with embedded_temporal(
@@ -255,23 +270,28 @@ def call_command(
     as_json: AsJson = False,
 ) -> None:
     """Call a tool durably: as a run of one node, by a worker that is already there."""
-    settings = settings_of(config)
+    settings = settings_of(config, secrets=False)
+    for value, hint in ((server, "SERVER"), (tool, "TOOL"), (key or "", "--key")):
+        unicode_argument(value, hint)
     text = single_call(server, tool, None if args is None else object_argument(args, "--args"), key)
     definition = parse(text, source="call", node_types=REGISTRY)
 
-    async def main() -> RecordedRun:
-        client = await connect(settings)
-        return await to_the_end(client, await start(client, settings, definition, b"{}"))
+    def started(run_id: str) -> None:
+        complain(f"run {run_id}")
 
-    run = run_async(main())
+    run = start_and_wait(settings, definition, b"{}", started)
     if run.status != "completed":
-        raise failed(run)
+        error = failed(run)
+        if error.code == UnknownServerError.code:
+            # The worker's settings lack it. They are mostly those of this folder as well.
+            error = CommandError(f"{error}{no_file(config)}", code=error.code, details=error.details)
+        raise StartedRunError(run.run_id) from error
     record = run.calls[-1]
     if as_json:
         print_json(record.result.raw)
     else:
         print_text(record.result.text or record.result.raw.decode())
-        complain(f"run {run.run_id}\n{described(record)}")
+        complain(described(record))
     if record.result.is_error:
         raise typer.Exit(1)
 
@@ -283,15 +303,24 @@ def health_command(
     as_json: AsJson = False,
 ) -> None:
     """Ask whether a server can be reached; the status is 0 only if it can."""
-    from openwop_mcp.client import health
+    from openwop_mcp.client import probe
 
     settings = settings_of(config)
-    answer = run_async(with_server(settings, server, health))
+    reason: McpError | None = None
+
+    async def ask(client: McpClient) -> Exchange:
+        nonlocal reason
+        answer, reason = await probe(client)
+        return answer
+
+    answer = run_async(with_server(settings, server, ask, config))
     state = answer.get("state")
     if as_json:
         print_json(answer.raw)
     else:
         print_text(f"{server} is {state}")
+    if reason is not None:
+        complain(str(reason))
     if state != "reachable":
         raise typer.Exit(1)
 
@@ -305,7 +334,7 @@ def tools_list_command(
 ) -> None:
     """List a server's tools, one page as the server sends it. 'tools SERVER' is short for this."""
     settings = settings_of(config)
-    page = run_async(with_server(settings, server, lambda client: client.list_tools(cursor)))
+    page = run_async(with_server(settings, server, lambda client: client.list_tools(cursor), config))
     if as_json:
         print_json(page.raw)
         return
@@ -332,22 +361,28 @@ def runs_start_command(
     as_json: AsJson = False,
 ) -> None:
     """Start a run of a workflow definition and print its id."""
-    settings = settings_of(config)
+    settings = settings_of(config, secrets=False)
     folders = [Path(folder) for folder in settings.host.workflows]
     definition = find_definition(workflow, [*folders, FIXTURES] if settings.host.fixtures else folders)
-    given = object_argument(inputs, "--inputs")
+    given = object_argument(inputs, "--inputs", beside=len(definition.raw))
 
-    async def main() -> tuple[str, RecordedRun | None]:
-        client = await connect(settings)
-        run_id = await start(client, settings, definition, given)
-        return run_id, await to_the_end(client, run_id) if wait else None
+    def started(run_id: str) -> None:
+        if not as_json:
+            print_text(run_id)
+            sys.stdout.flush()
+        elif wait:
+            complain(f"run {run_id}")
 
-    run_id, run = run_async(main())
+    if not wait:
+        run_id = run_async(start(settings, definition, given))
+        started(run_id)
+        if as_json:
+            print_json(jsontext.encode({"runId": run_id, "status": "pending"}))
+        return
+    run = start_and_wait(settings, definition, given, started)
     if as_json:
-        print_json(jsontext.encode({"runId": run_id, "status": run.status if run else "pending"}))
-    else:
-        print_text(run_id)
-    if run and run.status != "completed":
+        print_json(jsontext.encode({"runId": run.run_id, "status": run.status, **run_error(run)}))
+    if run.status != "completed":
         if not as_json:
             complain(str(failed(run)))
         raise typer.Exit(1)
@@ -356,24 +391,26 @@ def runs_start_command(
 @runs.command("show")
 def runs_show_command(run: Run, config: Config = None, as_json: AsJson = False) -> None:
     """Show a run, or a workflow of your own: where it stands, and what each call recorded."""
-    found = recorded_run(config, run)
+    settings = settings_of(config, secrets=False)
+
+    async def main() -> tuple[RecordedRun, frozenset[str]]:
+        client = await connect(settings)
+        found = await read_run(client, run)
+        # Only what has not ended can wait for a worker, and a run that is over has forgotten its activities.
+        running = any(call.outcome == "running" for call in found.made)
+        return found, await untaken(client, run) if running else frozenset()
+
+    found, waiting = run_async(main())
     if as_json:
-        calls = [
-            {
-                "node": node_of(call),
-                **call.result.provenance,
-                "bytes": len(call.result.raw),
-                "intact": call.intact,
-            }
-            for call in found.calls
-        ]
-        print_json(jsontext.encode({"runId": run, "status": found.status, "calls": calls}))
+        calls = [call_facts(call, waits=call.activity_id in waiting) for call in found.made]
+        print_json(jsontext.encode({"runId": run, "status": found.status, "calls": calls, **run_error(found)}))
         return
-    print_text(f"{run}: {found.status}")
-    if found.status == "failed" and found.is_graph:
-        print_text(str(failed(found)))
-    for call in found.calls:
-        print_text(f"{node_of(call)}: {described(call)}")
+    where = f", waiting for a worker on task queue '{found.task_queue}'" if found.status == "pending" else ""
+    print_text(f"{run}: {found.status}{where}")
+    if found.failure is not None and found.status == "failed":
+        print_text(found.failure[1])
+    for call in found.made:
+        print_text(call_prose(call, waits=call.activity_id in waiting))
 
 
 @runs.command("events")
@@ -410,6 +447,8 @@ def runs_export_command(
         raise CommandError(f"--out: {out_file} cannot be written ({error.strerror})") from None
     if as_json:
         print_json(jsontext.encode({"runId": run, "file": str(out_file)}))
+    else:
+        complain(f"wrote the history of {run} to {out_file}")
 
 
 @app.command("replay")
@@ -422,7 +461,7 @@ def replay_command(
     as_json: AsJson = False,
 ) -> None:
     """Replay recorded histories with the current code; the status is 0 only if none diverges and no byte changed."""
-    settings = settings_of(config)
+    settings = settings_of(config, secrets=False)
     classes = [workflow_class(name) for name in workflow or []]
 
     # What a replay finds is told by its verdict.
@@ -434,7 +473,10 @@ def replay_command(
         found = (await read_run(await connect(settings), what)).histories if is_run else load_histories(path)
         return await replay(found, classes)
 
-    verdicts = run_async(main())
+    try:
+        verdicts = run_async(main())
+    except WorkflowClassError as error:
+        raise typer.BadParameter(str(error), param_hint="'--workflow'") from None
     if as_json:
         print_json(jsontext.encode([verdict.facts() for verdict in verdicts]))
     else:
@@ -447,9 +489,28 @@ def replay_command(
 # --- what the commands share ------------------------------------------------------------------------------------------
 
 
-def settings_of(config: str | None) -> Settings:
-    """The settings, or an end with status 2 and one line for each fault."""
-    return load(config, environ=os.environ)
+def settings_of(config: str | None, *, secrets: bool = True) -> Settings:
+    """The settings, or an end with status 2 and one line for each fault.
+
+    Args:
+        config: The file, if one was named.
+        secrets: Whether the command talks to servers, and so needs their credentials.
+    """
+    return load(config, environ=os.environ, secrets=secrets)
+
+
+def serving_settings(config: str | None) -> Settings:
+    """The settings of a worker. Without a server it can do little, which is seldom meant."""
+    settings = settings_of(config)
+    if not settings.servers:
+        complain(f"no MCP server is configured: add [servers.ID] to {config or DEFAULT_FILE}{no_file(config)}")
+    return settings
+
+
+def no_file(config: str | None) -> str:
+    """Says so where the settings lack because there is no file of them."""
+    there = config is not None or Path(DEFAULT_FILE).exists()
+    return "" if there else f" (no {DEFAULT_FILE} in {Path.cwd()})"
 
 
 def at(settings: Settings, address: str) -> Settings:
@@ -458,8 +519,14 @@ def at(settings: Settings, address: str) -> Settings:
     return settings.model_copy(update={"temporal": own})
 
 
-def object_argument(value: str, option: str) -> bytes:
-    """The JSON text of an option, or of the file that it names with ``@``: an object, byte for byte."""
+def object_argument(value: str, option: str, *, beside: int = 0) -> bytes:
+    """The JSON text of an option, or of the file that it names with ``@``: an object, byte for byte.
+
+    Args:
+        value: What was given.
+        option: Its name, for messages.
+        beside: Bytes of the definition that it travels with.
+    """
     if value.startswith("@"):
         try:
             text = Path(value[1:]).read_bytes()
@@ -469,14 +536,28 @@ def object_argument(value: str, option: str) -> bytes:
             ) from None
     else:
         text = os.fsencode(value)
+    if len(text) + beside > MAX_CALL_BYTES:
+        together = f", with the {beside} of the definition," if beside else ""
+        raise typer.BadParameter(
+            f"{len(text)} bytes{together} are over the {MAX_CALL_BYTES} bytes that Temporal carries",
+            param_hint=f"'{option}'",
+        )
     try:
         jsontext.check(text)
         sound = jsontext.kind(text) == "object"
     except jsontext.JsonTextError as error:
-        raise typer.BadParameter(str(error), param_hint=f"'{option}'") from None
+        raise typer.BadParameter(error.within(text), param_hint=f"'{option}'") from None
     if not sound:
         raise typer.BadParameter('write a JSON object, as in \'{"city": "Bern"}\'', param_hint=f"'{option}'")
     return text
+
+
+def unicode_argument(value: str, hint: str) -> None:
+    """Refuse what was not UTF-8 on the command line: no JSON can carry it."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise typer.BadParameter("is not valid UTF-8", param_hint=f"'{hint}'") from None
 
 
 def workflow_class(name: str) -> type:
@@ -487,12 +568,19 @@ def workflow_class(name: str) -> type:
         found = getattr(import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise typer.BadParameter(f"{name}: {error}", param_hint="'--workflow'") from None
+    # What an author's module does when it is imported is no fault of this program.
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - see above
+        raise typer.BadParameter(
+            f"{name}: importing {module} raised {type(error).__name__}: {error}", param_hint="'--workflow'"
+        ) from None
     if not isinstance(found, type):
         raise typer.BadParameter(f"{name} is no class", param_hint="'--workflow'")
     return found
 
 
-async def with_server(settings: Settings, server_id: str, ask: Callable[[McpClient], Awaitable[Exchange]]) -> Verbatim:
+async def with_server(
+    settings: Settings, server_id: str, ask: Callable[[McpClient], Awaitable[Exchange]], config: str | None
+) -> Verbatim:
     """Ask a server directly, outside any workflow: for what has no effect."""
     # Here for the same reason as in `running_worker`.
     from activities.perform import CLIENT_INFO
@@ -500,14 +588,16 @@ async def with_server(settings: Settings, server_id: str, ask: Callable[[McpClie
 
     server = settings.server(server_id, settings.worker.tenant)
     if server is None:
-        raise UnknownServerError(server_id)
+        unknown = UnknownServerError(server_id)
+        raise CommandError(f"{unknown}{no_file(config)}", code=unknown.code)
     async with HttpTransport() as transport:
         client = McpClient.of(server, settings.limits, transport, client_info=CLIENT_INFO, environ=os.environ)
         return Verbatim((await ask(client)).result)
 
 
-async def start(client: Client, settings: Settings, definition: Definition, inputs: bytes) -> str:
+async def start(settings: Settings, definition: Definition, inputs: bytes, client: Client | None = None) -> str:
     """Start a run as the operator of this machine."""
+    client = client or await connect(settings)
     tenant = settings.worker.tenant
     start = RunStart(
         run_id=mint_run_id(tenant),
@@ -526,6 +616,37 @@ async def start(client: Client, settings: Settings, definition: Definition, inpu
     )
     await start_run(client, start, definition, inputs, task_queue=settings.worker.task_queue)
     return start.run_id
+
+
+def start_and_wait(
+    settings: Settings, definition: Definition, inputs: bytes, started: Callable[[str], None]
+) -> RecordedRun:
+    """Start a run and wait for its end.
+
+    Args:
+        settings: Where.
+        definition: What to run.
+        inputs: JSON text of the run's inputs.
+        started: Told the run's id before anything is waited for: whatever happens then, the run can be looked at.
+
+    Raises:
+        StartedRunError: There is a run, and waiting for its end failed or was given up.
+    """
+    run_id: str | None = None
+
+    async def main() -> RecordedRun:
+        nonlocal run_id
+        client = await connect(settings)
+        run_id = await start(settings, definition, inputs, client)
+        started(run_id)
+        return await to_the_end(client, run_id)
+
+    try:
+        return run_async(main())
+    except (KeyboardInterrupt, Exception) as error:
+        if run_id is None or isinstance(error, BrokenPipeError):
+            raise
+        raise StartedRunError(run_id) from error
 
 
 async def to_the_end(client: Client, run_id: str) -> RecordedRun:
@@ -570,7 +691,7 @@ async def event_types(handle: WorkflowHandle[Any, Any]) -> set[int]:
 
 def recorded_run(config: str | None, run_id: str) -> RecordedRun:
     """What Temporal has recorded of a run."""
-    settings = settings_of(config)
+    settings = settings_of(config, secrets=False)
 
     async def main() -> RecordedRun:
         return await read_run(await connect(settings), run_id)
@@ -580,17 +701,51 @@ def recorded_run(config: str | None, run_id: str) -> RecordedRun:
 
 def failed(run: RecordedRun) -> CommandError:
     """Why a run of a graph did not complete."""
-    last: RunEvent = run.log[-1]
-    error = Verbatim(last.payload).get("error") or {}
-    details = jsontext.pointer(last.payload, ["error", "details"]) or b"{}"
-    return CommandError(
-        error.get("message", f"the run was {run.status}"), code=error.get("code", "internal_error"), details=details
-    )
+    code, message, details = run.failure or ("internal_error", f"the run is {run.status}", b"{}")
+    return CommandError(message, code=code, details=details)
 
 
-def node_of(call: CallRecord) -> str:
-    """The node or activity of a call, without its attempt."""
-    return call.activity_id.rpartition(":")[0] or call.activity_id
+def run_error(run: RecordedRun) -> dict[str, object]:
+    """The member that tells why a run did not complete, where it did not."""
+    if run.failure is None:
+        return {}
+    code, message, details = run.failure
+    return {"error": {"code": code, "message": message, "details": Verbatim(details)}}
+
+
+def call_facts(call: MadeCall, *, waits: bool) -> dict[str, object]:
+    """What there is to say of a call, for machines."""
+    record, failure = call.record, call.failure
+    facts: dict[str, object] = {
+        "node": call.name,
+        "serverId": call.server_id,
+        "method": call.method,
+        "subject": call.subject,
+        "outcome": "waiting" if waits else call.outcome,
+        "attempts": call.attempts,
+        "taskQueue": call.task_queue,
+    }
+    if record is not None:
+        known = record.result.provenance
+        facts |= {
+            "revision": known.get("revision", ""),
+            "bytes": len(record.result),
+            "sha256": record.sha256,
+            "intact": record.intact,
+            **{
+                member: int(known[key])
+                for member, key in (("httpStatus", "http-status"), ("durationMs", "duration-ms"))
+                if known.get(key, "").isdecimal()
+            },
+        }
+    if failure is not None:
+        facts["error"] = {
+            "code": failure.code,
+            "delivery": failure.happened.delivery.value,
+            "message": failure.message,
+            "details": Verbatim(failure.details),
+        }
+    return facts
 
 
 # --- what people see --------------------------------------------------------------------------------------------------
@@ -616,11 +771,44 @@ def complain(text: str) -> None:
 
 def described(call: CallRecord) -> str:
     """What was recorded of a call, in a line."""
+    return f"{asked_of(call.server_id, call.method, call.subject)}, {recorded_as(call)}"
+
+
+def asked_of(server_id: str, method: str, subject: str) -> str:
+    """What was asked, and of whom."""
+    return " ".join(part for part in (server_id, method, subject) if part) or "a call that cannot be read"
+
+
+def recorded_as(call: CallRecord) -> str:
+    """What tells whether a record is still what arrived."""
     return (
-        f"{call.server_id} {call.method} {call.subject}".rstrip()
-        + f", MCP {call.revision}, {len(call.result.raw)} bytes, sha256 {call.sha256}, attempts {call.attempts},"
+        f"MCP {call.result.provenance.get('revision', 'unknown')}, {len(call.result.raw)} bytes, sha256 {call.sha256},"
+        f" attempts {call.result.provenance.get('attempt', 'unknown')},"
         + (" intact" if call.intact else " CHANGED since it was recorded")
     )
+
+
+def call_prose(call: MadeCall, *, waits: bool) -> str:
+    """A call in a line: what became of it, what was asked, what was recorded; below it why there is no result."""
+    failure = call.failure
+    match call.outcome:
+        case "failed" if failure is not None:
+            became = f"failed {failure.code}"
+        case "retrying":
+            became = "waiting to be tried again"
+        case "inDoubt":
+            became = "in doubt"
+        case "running" if waits:
+            became = f"waiting for a worker on task queue '{call.task_queue}'"
+        case _:
+            became = call.outcome
+    end = f"attempts {call.attempts}" if call.record is None else recorded_as(call.record)
+    line = f"{call.name}: {became}, {asked_of(call.server_id, call.method, call.subject)}, {end}"
+    if failure is None:
+        return terminal.escape(line)
+    # The message may quote a server, which must not be able to add a line of its own.
+    why = f"{failure.code}, delivery {failure.happened.delivery.value}: {failure.message}"
+    return f"{terminal.escape(line)}\n    {terminal.escape(why)}"
 
 
 def brief(tool: dict[str, Any]) -> str:
@@ -682,6 +870,7 @@ class Ending:
     message: str
     details: bytes = b"{}"
     expected: bool = True
+    run_id: str | None = None
 
     @classmethod
     def of(cls, error: BaseException) -> Ending:
@@ -703,6 +892,14 @@ class Ending:
             case _:
                 return cls(1, "internal_error", f"{type(error).__name__}: {error}", expected=False)
 
+    @classmethod
+    def after_start(cls, error: StartedRunError) -> Ending:
+        """Read it from what was raised while a run was under way that the command had started."""
+        ending = replace(cls.of(error.__cause__ or error), run_id=error.run_id)
+        if ending.status != INTERRUPTED:
+            return ending
+        return replace(ending, message=f"given up waiting; the run goes on: see 'runs show {error.run_id}'")
+
     def tell(self, *, as_json: bool) -> None:
         """Say it: as JSON on standard output where that was asked for, else on standard error."""
         if as_json:
@@ -711,7 +908,8 @@ class Ending:
                 ("message", jsontext.encode(self.message)),
                 ("details", self.details),
             ]
-            print_json(jsontext.build([("error", jsontext.build(members))]))
+            run = [] if self.run_id is None else [("runId", jsontext.encode(self.run_id))]
+            print_json(jsontext.build([("error", jsontext.build(members)), *run]))
         elif self.message:
             complain(self.message)
 
@@ -727,7 +925,7 @@ def main(arguments: list[str]) -> int:
         return 1
     # All of them: the interpreter must not tear itself down with a client of Temporal in it, whatever went wrong.
     except (KeyboardInterrupt, Exception) as error:
-        ending = Ending.of(error)
+        ending = Ending.after_start(error) if isinstance(error, StartedRunError) else Ending.of(error)
         if not ending.expected:
             logging.getLogger(__name__).exception("this is a fault of worker.py")
         ending.tell(as_json="--json" in arguments)

@@ -7,16 +7,17 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from temporalio.api.enums.v1 import EventType
+from temporalio.api.enums.v1 import EventType, PendingActivityState
 from temporalio.client import Client, WorkflowHandle, WorkflowHistory
 from temporalio.common import RawValue, WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.service import RPCError, RPCStatusCode
 
+from openwop_mcp import jsontext
 from openwop_mcp.failures import json_payload
 from openwop_mcp.runs.definition import Definition
 from openwop_mcp.runs.events import RunEvent
 from openwop_mcp.runs.projection import Projector
-from openwop_mcp.runs.records import CallRecord, records
+from openwop_mcp.runs.records import CallRecord, MadeCall, made_calls, records, run_failure
 from openwop_mcp.runs.start import RunStart
 
 __all__ = (
@@ -27,6 +28,7 @@ __all__ = (
     "mint_run_id",
     "read_run",
     "start_run",
+    "untaken",
 )
 
 GRAPH_RUN = "RunWorkflow"
@@ -97,6 +99,32 @@ class RecordedRun:
         """The calls that were answered."""
         return [call for history in self.histories for call in records(history.events)]
 
+    @cached_property
+    def made(self) -> list[MadeCall]:
+        """All calls, whatever became of them."""
+        return made_calls(history.events for history in self.histories)
+
+    @property
+    def failure(self) -> tuple[str, str, bytes] | None:
+        """Code, message and details (JSON object text) of why it did not complete; None where it did or goes on."""
+        if not self.is_graph:
+            return run_failure(self.histories[-1].events[-1])
+        if self.status not in {"failed", "cancelled"}:
+            return None
+        last = self.log[-1].payload
+        given = jsontext.pointer(last, ["error"])
+        error = {} if given is None else jsontext.decode(given)
+        return (
+            error.get("code", "run_cancelled" if self.status == "cancelled" else "internal_error"),
+            error.get("message", f"the run was {self.status}"),
+            jsontext.pointer(last, ["error", "details"]) or b"{}",
+        )
+
+    @property
+    def task_queue(self) -> str:
+        """Where its workflow tasks wait for a worker."""
+        return self.histories[-1].events[0].workflow_execution_started_event_attributes.task_queue.name
+
     @property
     def status(self) -> str:
         """Where it stands: pending, running, completed, failed or cancelled."""
@@ -142,6 +170,16 @@ async def read_run(client: Client, run_id: str) -> RecordedRun:
         RunExpiredError: Its beginning is gone.
     """
     return RecordedRun(run_id, [history async for history in histories(client, run_id)])
+
+
+async def untaken(client: Client, run_id: str) -> frozenset[str]:
+    """Ids of the activities of a run that wait for a worker now. History does not tell them from those under way."""
+    description = await client.get_workflow_handle(run_id).describe()
+    return frozenset(
+        pending.activity_id
+        for pending in description.raw_description.pending_activities
+        if pending.state == PendingActivityState.PENDING_ACTIVITY_STATE_SCHEDULED
+    )
 
 
 async def histories(client: Client, workflow_id: str) -> AsyncIterator[WorkflowHistory]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from openwop_mcp import jsontext
 from openwop_mcp.nodes import REGISTRY
 from openwop_mcp.runs.definition import Definition, DefinitionError, parse
 
@@ -56,4 +57,8 @@ def read_definition(file: Path) -> Definition:
         text = file.read_bytes()
     except OSError as error:
         raise DefinitionNotFoundError(f"{file}: cannot be read ({error.strerror})") from None
+    try:
+        jsontext.check(text)
+    except jsontext.JsonTextError as error:
+        raise DefinitionError([f"{file}: {error.within(text)}"]) from None
     return parse(text, source=str(file), node_types=REGISTRY)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from openwop_mcp.runs.records import records
 
 from .run import RunWorkflow
 
-__all__ = ("HistoryFileError", "ReplayVerdict", "export", "load", "read_file", "replay")
+__all__ = ("HistoryFileError", "ReplayVerdict", "WorkflowClassError", "export", "load", "read_file", "replay")
 
 
 _SENTENCE = re.compile(r'message: "((?:[^"\\]|\\.)*)"')
@@ -35,6 +35,10 @@ _AFTER_TASK_STARTED = frozenset(
     }
 )
 _MISMATCH = re.compile(r"of scheduled event '([^']*)'")
+
+
+class WorkflowClassError(Exception):
+    """What an author named is no workflow that a worker could run; the message says why."""
 
 
 class HistoryFileError(Exception):
@@ -73,7 +77,8 @@ class ReplayVerdict:
     def prose(self) -> str:
         """The verdict for people."""
         if self.sound:
-            return f"{self.workflow_id}: replayed, {self.results} results are the bytes that arrived"
+            results = "1 result is" if self.results == 1 else f"{self.results} results are"
+            return f"{self.workflow_id}: replayed, {results} byte for byte what arrived"
         faults = [*([] if self.divergence is None else [f"diverged: {self.divergence}"]), *self.changed]
         return "\n".join(f"{self.workflow_id}: {fault}" for fault in faults)
 
@@ -92,9 +97,30 @@ async def replay(
         histories: As fetched, or as :func:`load` reads them.
         workflows: Workflow classes of authors, beside the pack's own.
         data_converter: That of the worker which made the histories, where it is not the default.
+
+    Raises:
+        WorkflowClassError: One of the classes cannot be run.
     """
     replayer = Replayer(workflows=[RunWorkflow, *workflows], data_converter=data_converter or DataConverter.default)
+    if workflows:
+        await _check(replayer)
     return [await _one(replayer, history) for history in histories]
+
+
+async def _check(replayer: Replayer) -> None:
+    """Have the classes prepared, as for a replay. What their modules do in the sandbox can raise anything."""
+
+    async def nothing() -> AsyncIterator[WorkflowHistory]:
+        none: Sequence[WorkflowHistory] = ()
+        for history in none:
+            yield history
+
+    try:
+        async with replayer.workflow_replay_iterator(nothing()):
+            pass
+    except Exception as error:  # noqa: BLE001 - see above
+        why = error.__cause__ or error
+        raise WorkflowClassError(str(error) if why is error else f"{error}: {type(why).__name__}: {why}") from None
 
 
 async def _one(replayer: Replayer, history: WorkflowHistory) -> ReplayVerdict:

@@ -507,12 +507,13 @@ class Settings(_Table):
 Place = tuple[str | int, ...]
 
 
-def load(path: str | None, *, environ: Mapping[str, str]) -> Settings:
+def load(path: str | None, *, environ: Mapping[str, str], secrets: bool = True) -> Settings:
     """Read and check the settings.
 
     Args:
         path: The file that was named; None for the default one, which need not exist.
         environ: The environment: values that win over the file's, and secrets.
+        secrets: Check that each secret can be had. What never talks to a server has no need of them.
 
     Raises:
         SettingsError: With all faults, one a line.
@@ -522,7 +523,7 @@ def load(path: str | None, *, environ: Mapping[str, str]) -> Settings:
     data, origins = _overlay(written, environ)
     faults = [f"{_source(where, origins, written, file)}: {_dotted(where)}: {what}" for where, what in _same_id(data)]
     try:
-        settings = Settings.model_validate(data, context={"environ": environ})
+        settings = Settings.model_validate(data, context={"environ": environ} if secrets else None)
     except ValidationError as error:
         details = error.errors(include_url=False, include_context=False, include_input=False)
         faults += [_line(detail, origins, written, file) for detail in details]

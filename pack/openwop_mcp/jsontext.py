@@ -81,6 +81,11 @@ class JsonTextError(ValueError):
         super().__init__(f"{message} (byte {position})")
         self.position = position
 
+    def within(self, data: bytes) -> str:
+        """The message with line and column, counted from 1 and in characters, for texts that people write."""
+        lines = data[: self.position].split(b"\n")
+        return f"line {len(lines)}, column {len(lines[-1].decode(errors='replace')) + 1}: {self}"
+
 
 class Number(float):
     """A number whose spelling is not the one Python would give the same float. Counts as a float, prints as spelled."""

@@ -265,6 +265,22 @@ async def test_ten_results_of_a_mebibyte_fit_into_one_run(client):
         assert len(server.requests) == 10
 
 
+async def test_a_chain_that_passes_a_large_result_on_goes_on_in_new_histories(client):
+    passed = b'{"content":[],"structuredContent":{"text":"%b"}}' % (b"x" * 1_500_000)
+    path = "/result/structuredContent"
+    nodes = [call("n0")] + [
+        call(f"n{index}", arguments={"type": "connection", "nodeId": f"n{index - 1}", "outputKey": path})
+        for index in range(1, 4)
+    ]
+    definition = workflow(nodes, [edge(f"n{index}", f"n{index + 1}") for index in range(3)])
+    async with setting(client, by_tool(echo=passed)) as (pack, server):
+        log, found = await pack.run(definition)
+        assert log[-1].type == "run.completed"
+        assert len(found) > 1
+        assert [payload.data == passed for payload in activity_results(found)] == [True] * 4
+        assert len(server.requests[-1].body) > 1_500_000
+
+
 async def test_a_mebibyte_of_arguments_for_each_of_ten_calls_at_once_arrives_whole(client):
     variable = {"type": "variable", "variableName": "v"}
     definition = workflow(

@@ -18,8 +18,9 @@ def call_failure(
     code: str = "upstream_unavailable",
     attempts: int = 3,
     retry_after: float | None = None,
+    rpc_error: bytes | None = None,
 ) -> Failure:
-    """The failure of an attempt."""
+    """The failure of an attempt; ``rpc_error`` is the server's JSON-RPC error, where that is the reason."""
     facts = {
         "code": code,
         "delivery": delivery,
@@ -31,4 +32,6 @@ def call_failure(
     failure = Failure(message=message)
     failure.application_failure_info.type = code
     failure.application_failure_info.details.payloads.append(json_payload(json.dumps(facts).encode()))
+    if rpc_error is not None:
+        failure.application_failure_info.details.payloads.append(json_payload(rpc_error))
     return failure

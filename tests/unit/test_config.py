@@ -583,3 +583,11 @@ def test_a_secret_that_goes_away_later_is_told_without_its_value(settings):
     credential = settings(WHOLE).servers["weather"].credential
     with pytest.raises(SettingsError, match="WEATHER_TOKEN is not set"):
         credential.as_header({})
+
+
+def test_what_never_talks_to_a_server_needs_no_secrets(tmp_path):
+    file = tmp_path / "s.toml"
+    file.write_text(SERVER + 'credential = { bearer = { env = "NOT_SET" } }\n', encoding="utf-8")
+    assert load(str(file), environ={}, secrets=False).servers["weather"].credential is not None
+    with pytest.raises(SettingsError, match="NOT_SET"):
+        load(str(file), environ={})

@@ -432,3 +432,12 @@ def test_a_container_that_holds_itself_is_refused() -> None:
 def test_one_container_may_stand_in_two_places() -> None:
     shared = [1]
     assert jsontext.encode([shared, shared]) == b"[[1],[1]]"
+
+
+def test_a_fault_is_placed_by_line_and_column_for_people():
+    text = '{"a": 1,\n "é": }'.encode()
+    with pytest.raises(jsontext.JsonTextError) as caught:
+        jsontext.check(text)
+    told = caught.value.within(text)
+    assert told.startswith("line 2, column ")
+    assert str(caught.value) in told

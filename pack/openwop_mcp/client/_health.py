@@ -10,7 +10,7 @@ from openwop_mcp.client._client import Exchange, McpClient
 from openwop_mcp.errors import McpError, NoCommonRevisionError, RpcError
 from openwop_mcp.protocol import revisions
 
-__all__ = ("health",)
+__all__ = ("health", "probe")
 
 NO_ANSWER = 0
 """HTTP status of a health that no answer stands behind."""
@@ -22,25 +22,31 @@ async def health(client: McpClient, *, timeout: float | None = None) -> Exchange
     Returns:
         JSON text ``{"state": "reachable" | "incompatible" | "unreachable", "discover"?: DiscoverResult}``; the
         DiscoverResult's bytes are the server's.
-
     """
+    answer, _ = await probe(client, timeout=timeout)
+    return answer
+
+
+async def probe(client: McpClient, *, timeout: float | None = None) -> tuple[Exchange, McpError | None]:
+    """Probe a server; what :func:`health` says, and why it is not reachable, for people."""
     try:
         exchange = await client.discover(timeout=timeout)
-    except (RpcError, NoCommonRevisionError):
-        return _state("incompatible")
-    except McpError:
-        return _state("unreachable")
+    except (RpcError, NoCommonRevisionError) as error:
+        return _state("incompatible"), error
+    except McpError as error:
+        return _state("unreachable"), error
     offered = jsontext.member(exchange.result, "supportedVersions")
     listed = jsontext.decode(offered) if offered is not None else None
     spoken = [item for item in listed if isinstance(item, str)] if isinstance(listed, list) else []
     common = revisions.choose(spoken, floor=revisions.MODERN) is not None
-    return Exchange(
+    answer = Exchange(
         jsontext.build(
             [("state", jsontext.encode("reachable" if common else "incompatible")), ("discover", exchange.result)]
         ),
         exchange.revision,
         exchange.http_status,
     )
+    return answer, None if common else NoCommonRevisionError(requested=revisions.MODERN, supported=spoken)
 
 
 def _state(state: str) -> Exchange:

@@ -5,7 +5,6 @@ Knows the node types that it is given, and nothing of how a run proceeds.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +15,7 @@ from openwop_mcp import jsontext
 from openwop_mcp.nodes.registry import NodeType
 from openwop_mcp.runs import values
 from openwop_mcp.runs.shapes import (
-    PORT_TYPES,
+    PORT_SHAPES,
     ConditionShape,
     ConnectionShape,
     DefinitionShape,
@@ -33,6 +32,7 @@ from openwop_mcp.runs.shapes import (
 )
 
 __all__ = (
+    "ARGUMENTS",
     "Condition",
     "Connection",
     "Definition",
@@ -46,16 +46,20 @@ __all__ = (
     "TriggerRule",
     "Variable",
     "VariableRef",
+    "argument",
     "parse",
 )
 
 MAX_PATTERN = 256
 """Characters of a regular expression in a condition: room for a format, none for a program."""
 
+ARGUMENTS = "arguments"
+"""Input that may be composed: a port of the name ``arguments.city`` gives its member ``city``."""
+
+CONDITION_TYPES = ("equals", "notEquals", "contains", "regex", "truthy", "falsy")
+
 NO_EXPRESSIONS = "expressions are not supported: write a static value, a variable or a connection"
-NO_EXPRESSION_CONDITIONS = (
-    "expression conditions are not supported: write equals, notEquals, contains, regex, truthy or falsy"
-)
+NO_EXPRESSION_CONDITIONS = "expression conditions are not supported: write "
 
 
 class DefinitionError(ValueError):
@@ -116,7 +120,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node: its type, its config as written, where its inputs come from."""
+    """One node: its type, its config as written, where its inputs and the members of its arguments come from."""
 
     id: str
     name: str
@@ -178,6 +182,12 @@ class Definition:
     max_retries: int | None
 
 
+def argument(name: str) -> str | None:
+    """The member of the arguments that an input of this name gives; None for an input as a whole."""
+    head, dot, member = name.partition(".")
+    return member if head == ARGUMENTS and dot else None
+
+
 def parse(data: bytes, *, source: str, node_types: Mapping[str, NodeType]) -> Definition:
     """Read and check a workflow definition.
 
@@ -196,7 +206,7 @@ def parse(data: bytes, *, source: str, node_types: Mapping[str, NodeType]) -> De
     try:
         shape = DefinitionShape.model_validate(decoded)
     except ValidationError as error:
-        raise DefinitionError([f"{source}: {fault}" for fault in faults_of(error, ())]) from None
+        raise DefinitionError([f"{source}: {fault}" for fault in faults_of(error, DefinitionShape, ())]) from None
     reader = _Reader(shape, dict(jsontext.members(data)), node_types)
     definition = reader.read(data)
     if reader.faults:
@@ -317,7 +327,11 @@ class _Reader:
             self._fault(f"{path}.typeId", f"there is no node type '{shape.type_id}': write one of {known}")
             return None
         self._fits(node_type.config, shape.config, f"{path}.config")
-        texts = dict(jsontext.members(text["inputs"]))
+        written = jsontext.members(text["inputs"])
+        texts = dict(written)
+        for name in texts:
+            if sum(name == other for other, _ in written) > 1:
+                self._fault(f"{path}.inputs.{name}", "it is written twice: remove one")
         ports = [
             (name, self._port(f"{path}.inputs.{name}", port, texts[name], below=shape.id))
             for name, port in shape.inputs.items()
@@ -331,7 +345,12 @@ class _Reader:
     ) -> None:
         fields = {field.alias or name: field for name, field in node_type.inputs.model_fields.items()}
         for name in shape.inputs:
-            if name not in fields:
+            member = argument(name)
+            if member == "":
+                self._fault(f"{path}.inputs.{name}", "write the name of a member after the dot")
+            elif member is not None and ARGUMENTS in shape.inputs:
+                self._fault(f"{path}.inputs.{name}", f"'{ARGUMENTS}' is given as a whole: remove one of the two")
+            elif (name if member is None else ARGUMENTS) not in fields:
                 known = ", ".join(fields) or "none"
                 self._fault(f"{path}.inputs.{name}", f"{node_type.type_id} has no such input (it has: {known})")
         for name, field in fields.items():
@@ -349,7 +368,7 @@ class _Reader:
         except ValidationError as error:
             # With partial, other inputs come later, and unknown ones have their fault already.
             later = ("missing", "extra_forbidden") if partial else ()
-            self.faults.extend(faults_of(error, (path,), leave_out=later))
+            self.faults.extend(faults_of(error, model, (path,), leave_out=later))
 
     def _edge(self, path: str, shape: EdgeShape, text: Mapping[str, bytes]) -> Edge:
         target = self._nodes.get(shape.target_node_id)
@@ -367,8 +386,9 @@ class _Reader:
         self, path: str, edge: EdgeShape, shape: ConditionShape, texts: Mapping[str, bytes]
     ) -> Condition | None:
         where = f"{path}.condition"
-        if shape.type == "expression":
-            self._fault(f"{where}.type", NO_EXPRESSION_CONDITIONS)
+        if shape.type not in CONDITION_TYPES:
+            reason = NO_EXPRESSION_CONDITIONS if shape.type == "expression" else "write "
+            self._fault(f"{where}.type", f"{reason}{', '.join(CONDITION_TYPES[:-1])} or {CONDITION_TYPES[-1]}")
             return None
         base = self._path(edge.source_node_id, edge.source_output, f"{path}.sourceOutput")
         left: Operand | None
@@ -405,19 +425,21 @@ class _Reader:
             self._fault(path, f"write the regular expression as a string of at most {MAX_PATTERN} characters")
             return
         try:
-            re.compile(pattern)
-        except re.error as error:
-            self._fault(path, f"not a regular expression ({error.msg})")
+            values.compiled(pattern)
+        except values.PatternError as error:
+            self._fault(
+                path, f"write a regular expression of RE2, which has no backreferences and no lookaround ({error})"
+            )
 
     # --- ports and operands ---
 
     def _operand(self, path: str, value: Any, text: bytes, source: str) -> Port | None:
-        if not (isinstance(value, dict) and value.get("type") in PORT_TYPES):
+        if not (isinstance(value, dict) and value.get("type") in PORT_SHAPES):
             return Static(text)
         try:
             shape = port_shape.validate_python(value)
         except ValidationError as error:
-            self.faults.extend(faults_of(error, (path,), tagged=True))
+            self.faults.extend(faults_of(error, PORT_SHAPES[value["type"]], (path,), tagged=True))
             return None
         return self._port(path, shape, text, below=source, itself=True)
 

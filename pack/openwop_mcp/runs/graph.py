@@ -40,11 +40,12 @@ class Says(StrEnum):
 
 @dataclass(slots=True, eq=False)
 class GraphEdge:
-    """An edge, and what it says once its source is settled."""
+    """An edge, what it says once its source is settled, and why if its condition had nothing to look at."""
 
     spec: Edge
     target: GraphNode
     says: Says = Says.NOTHING
+    because: str = ""
 
 
 @dataclass(slots=True, eq=False)

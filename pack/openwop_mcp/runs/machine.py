@@ -60,21 +60,26 @@ __all__ = (
 CANCEL_GRACE = 3.0
 """Seconds that a cancelled run waits for its activities; OpenWOP expects the end of the run within five."""
 
-MAX_STATE = 1_000_000
-"""Bytes of state that a continue-as-new may carry: half of what Temporal takes in one payload."""
-
 MAX_INPUT = 2_000_000
-"""Bytes that a run can be started with, state and inputs together; more than 2 MiB Temporal refuses for ever."""
+"""Bytes that a run can be started with, start, state and inputs together; over 2 MiB Temporal refuses it for ever."""
 
-MAX_CALLS = 1_000
-"""Calls under way at once: half of what Temporal holds for a workflow. One too many fails its task again and again."""
+BUDGET = 40_000_000
+"""Bytes that one history may take. At 50 MiB Temporal ends the run, and what it was about to say is lost."""
+
+MAX_RESULT = 1_572_864
+"""Bytes that a result may have. As long as a run has seen none, the next is taken to be of this size."""
+
+MIN_RESULT = 65_536
+"""Bytes that are set aside for a call's result however small the others were, since one may be larger than they. In
+:data:`BUDGET` this leaves room for some 600 calls at once, of the 2000 that Temporal holds for a workflow."""
 
 MAX_BYTES = 2_000_000
 """Bytes of calls under way above which the next one waits for an answer. What a workflow task schedules travels in one
 message of at most 4 MiB, beyond which Temporal ends the workflow; a call is at most ``MAX_CALL_BYTES``."""
 
-CALL_OVERHEAD = 1_000
-"""Bytes that a call takes up in that message beside its config and inputs: ids, summary, limits."""
+OVERHEAD = 1_000
+"""Bytes that a call, its end or a timer takes up in a message and in history beside what it carries: ids, summary,
+limits, provenance, the workflow task that deals with it."""
 
 Emit = Callable[[int, str, str | None, bytes, int], None]
 """Takes an event: sequence, type, node id, payload as JSON text, milliseconds since 1970."""
@@ -88,12 +93,12 @@ _NOTHING: Outputs = {}
 
 @dataclass(frozen=True, slots=True)
 class _Flight:
-    """Something under way: an attempt's activity of ``size`` bytes, or a timer that is due at ``due``."""
+    """Something under way: an attempt's activity, or a timer due at ``due``. To start it took ``size`` bytes."""
 
     purpose: Literal["call", "delay", "retry", "cancel-grace"]
     node: GraphNode | None
     due: int = 0
-    size: int = 0
+    size: int = OVERHEAD
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,14 +166,17 @@ class RunMachine:
         self._flights: dict[int, _Flight] = {}
         self._calls = 0
         self._bytes = 0
+        self._fixed = len(start.carrying(b"").encode()) + len(inputs)
+        self._history = self._fixed + len(start.state or b"")
+        self._largest: int | None = None
         self._ready: deque[GraphNode] = deque()
+        self._held: deque[GraphNode] = deque()
         self._settled: deque[GraphNode] = deque()
         self._commands: list[Command] = []
         self._failure: FailRun | None = None
         self._halted = False
         self._cancel: CancelRequested | None = None
         self._draining = False
-        self._too_big = False
         self._over: Command | None = None
         self._carried_timers: list[tuple[Literal["delay", "retry"], GraphNode, float]] = []
         if start.state is not None:
@@ -272,12 +280,14 @@ class RunMachine:
     def _take(self, fact: Fact) -> None:
         match fact:
             case DrainRequested():
-                self._draining = not self._too_big
+                # It comes again with every later task, so that what does not fit yet is looked at again.
+                self._draining = self._draining or self._size_of_state() <= MAX_INPUT
             case CancelRequested():
                 self._take_cancel(fact)
             case _:
                 if fact.ordinal >= self._ordinal:
                     raise ValueError(f"the run has no ordinal {fact.ordinal} yet")
+                self._weigh(fact)
                 flight = self._flights.pop(fact.ordinal, None)
                 if flight is None:
                     return
@@ -295,13 +305,24 @@ class RunMachine:
                     case TimerFired():
                         self._timer_fired(flight)
 
+    def _weigh(self, fact: NodeSucceeded | NodeFailed | TimerFired) -> None:
+        """Count what a fact has taken up in history."""
+        self._history += OVERHEAD
+        match fact:
+            case NodeSucceeded():
+                self._history += len(fact.result)
+                self._largest = max(self._largest or MIN_RESULT, len(fact.result))
+            case NodeFailed():
+                self._history += len(fact.failure.details) + len(fact.failure.message)
+
     def _take_cancel(self, fact: CancelRequested) -> None:
         if self._cancel is not None:
             return
         self._cancel = fact
-        for node in self._ready:
+        for node in (*self._held, *self._ready):
             if node.attempt:
                 self._cancelled(node, fact.reason)
+        self._held.clear()
         self._ready.clear()
         for ordinal, flight in list(self._flights.items()):
             self._commands.append(CancelNode(ordinal))
@@ -359,11 +380,23 @@ class RunMachine:
         while True:
             while self._settled:
                 self._spread(self._settled.popleft())
-            if not self._ready or self._halted or self._draining or self._over is not None:
+            if self._halted or self._draining or self._over is not None:
                 return
-            if self._calls >= MAX_CALLS or self._bytes >= MAX_BYTES:
+            room = self._has_room()
+            if room and self._held:
+                self._begin_attempt(self._held.popleft())
+            elif not self._ready:
                 return
-            self._begin_attempt(self._ready.popleft())
+            elif (node := self._ready.popleft()).spec.type.run == "activity" and not room:
+                self._held.append(node)
+            else:
+                self._begin_attempt(node)
+
+    def _has_room(self) -> bool:
+        """Tell whether one more call of any size, and what those under way may bring, find room."""
+        result = MAX_RESULT if self._largest is None else self._largest
+        expected = (self._calls + 1) * result + MAX_CALL_BYTES
+        return self._bytes < MAX_BYTES and self._history + expected <= BUDGET
 
     def _make_ready(self, node: GraphNode) -> None:
         node.status = Status.READY
@@ -406,7 +439,7 @@ class RunMachine:
                 if (size := len(spec.config) + len(given)) > MAX_CALL_BYTES:
                     self._fail(node, _too_large(size))
                     return
-                size += CALL_OVERHEAD
+                size += OVERHEAD
                 ordinal = self._fly(_Flight("call", node, size=size))
                 self._calls += 1
                 self._bytes += size
@@ -416,12 +449,21 @@ class RunMachine:
 
     def _inputs_of(self, node: GraphNode) -> Members:
         inputs: dict[str, bytes] = {}
+        arguments: dict[str, bytes] | None = None
         for name, port in node.spec.inputs:
             value = self._value_of(port)
+            member = definitions.argument(name)
+            if member is not None and arguments is None:
+                arguments = {}
             if value is not None:
-                inputs[name] = value
+                if member is None or arguments is None:
+                    inputs[name] = value
+                else:
+                    arguments[member] = value
             elif not isinstance(port, Static) and not port.optional:
                 raise _MissingInputError(f"inputs.{name}: {_absence(port)}")
+        if arguments is not None:
+            inputs[definitions.ARGUMENTS] = jsontext.build(arguments.items())
         # Absent is not null: what neither the node nor the run sets stays out.
         for name in node.spec.type.ambient:
             if name not in inputs and (value := self._values.get(name)) is not None:
@@ -500,7 +542,13 @@ class RunMachine:
             return Says.SUCCESS
         left = self._operand(condition.left, node)
         right = None if condition.right is None else self._operand(condition.right, node)
-        return Says.SUCCESS if values.holds(condition.type, left, right) else Says.SKIPPED
+        if values.holds(condition.type, left, right):
+            return Says.SUCCESS
+        for operand, value in ((condition.left, left), (condition.right, right)):
+            if operand is not None and value is None:
+                edge.because = _absence(operand)
+                break
+        return Says.SKIPPED
 
     def _operand(self, operand: Operand, source: GraphNode) -> bytes | None:
         if isinstance(operand, SourceOutput):
@@ -517,7 +565,10 @@ class RunMachine:
             self._make_ready(node)
             return
         node.status = Status.SKIPPED
-        because = ", ".join(f"{edge.spec.id} {edge.says.name.lower()}" for edge in groups[broken][:3])
+        because = ", ".join(
+            f"{edge.spec.id}: {edge.because}" if edge.because else f"{edge.spec.id} {edge.says.name.lower()}"
+            for edge in groups[broken][:3]
+        )
         self._event(
             "node.skipped",
             node,
@@ -533,6 +584,7 @@ class RunMachine:
         ordinal = self._ordinal
         self._ordinal += 1
         self._flights[ordinal] = flight
+        self._history += flight.size
         return ordinal
 
     def _start_timer(
@@ -557,17 +609,29 @@ class RunMachine:
                 self._end_completed()
 
     def _hand_over(self) -> None:
-        """Go on in a new Temporal run where that was asked for and no activity is under way."""
-        if not self._draining or self._halted or self._calls or self._over is not None:
+        """Go on in a new Temporal run where that was asked for or this one has no room, and no call is under way."""
+        if self._over is not None or self._halted or self._calls or not (self._draining or self._held):
             return
-        state = self._state()
-        if len(state) <= MAX_STATE and len(self._start.carrying(state).encode()) + len(self._inputs) <= MAX_INPUT:
-            self._over = ContinueAsNew(state)
-            return
-        # It does not get smaller by waiting, so go on here, and do not ask again at every fact.
-        self._too_big, self._draining = True, False
-        self._advance()
-        self._conclude()
+        size = self._size_of_state()
+        if size <= MAX_INPUT:
+            self._over = ContinueAsNew(self._state())
+        elif self._draining:
+            # What came in meanwhile is needed further on: nothing is gained by waiting.
+            self._draining = False
+            self._advance()
+            self._conclude()
+            self._hand_over()
+        elif not self._flights:
+            failure = _overfull(size)
+            self._cancel_rest(failure.message)
+            self._end_failed(failure)
+
+    def _size_of_state(self) -> int:
+        """Bytes that a new Temporal run would be started with. Where they are far too many, not all are counted."""
+        outputs = sum(len(value) for kept in self._outputs.values() for value in kept.values())
+        if self._fixed + outputs > MAX_INPUT:
+            return self._fixed + outputs
+        return self._fixed + len(self._state())
 
     def _end_completed(self) -> None:
         assert self._definition is not None
@@ -699,7 +763,18 @@ class RunMachine:
                 ),
             ),
             ("edges", jsontext.encode("".join(edge.says.value for edge in self._edges))),
-            ("ready", jsontext.encode([node.spec.id for node in self._ready])),
+            (
+                "because",
+                jsontext.encode(
+                    {
+                        str(index): edge.because
+                        for index, edge in enumerate(self._edges)
+                        if edge.because and edge.target.status is Status.WAITING
+                    }
+                ),
+            ),
+            ("ready", jsontext.encode([node.spec.id for node in (*self._held, *self._ready)])),
+            ("largest", jsontext.encode(self._largest)),
             ("timers", jsontext.encode(timers)),
             ("outputs", jsontext.build((key, jsontext.build(kept.items())) for key, kept in self._outputs.items())),
         ]
@@ -714,10 +789,13 @@ class RunMachine:
         self._begun = True
         self._sequence, self._ordinal = told["sequence"], told["ordinal"]
         self._began, self._now = told["began"], told["now"]
+        self._largest = told["largest"]
         for edge, letter in zip(self._edges, told["edges"], strict=True):
             edge.says = Says(letter)
             if edge.says is not Says.NOTHING:
                 edge.target.unsettled_sources -= 1
+        for index, because in told["because"].items():
+            self._edges[int(index)].because = because
         for node, (letter, attempt, started, waited) in zip(self._nodes.values(), told["nodes"], strict=True):
             node.status, node.attempt, node.started, node.waited = Status(letter), attempt, started, float(waited)
             if node.status not in UNSETTLED:
@@ -753,12 +831,14 @@ def _rank(fact: Fact) -> tuple[int, int, float, str]:
             return 1, fact.ordinal, fact.at, ""
 
 
-def _absence(port: Port) -> str:
-    match port:
+def _absence(operand: Operand) -> str:
+    match operand:
+        case SourceOutput():
+            return f"'{values.pointer(operand.path)}' has no value"
         case Connection():
-            return f"node '{port.node_id}' has given no such output"
+            return f"'{values.pointer(operand.path)}' of node '{operand.node_id}' has no value"
         case definitions.VariableRef():
-            return f"variable '{port.name}' has no value"
+            return f"variable '{operand.name}' has no value"
         case _:
             return "no value"
 
@@ -768,6 +848,16 @@ def _too_large(size: int) -> _Error:
         "storage_limit_exceeded",
         f"nothing was sent: config and inputs of {size} bytes are over the {MAX_CALL_BYTES} that Temporal carries",
         jsontext.encode({"delivery": Delivery.NOT_SENT.value, "limit": MAX_CALL_BYTES, "size": size}),
+    )
+
+
+def _overfull(size: int) -> FailRun:
+    return FailRun(
+        "storage_limit_exceeded",
+        f"the history of this run is full, and to go on in a new one it would have to take along {size} bytes, over "
+        f"the {MAX_INPUT} that Temporal carries: definition, inputs and the results that later nodes still need",
+        jsontext.encode({"limit": MAX_INPUT, "size": size, "history": BUDGET}),
+        None,
     )
 
 

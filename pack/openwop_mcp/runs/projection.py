@@ -6,6 +6,7 @@ histories of a run that was continued as new are fed one after the other.
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -15,7 +16,7 @@ import temporalio.api.failure.v1
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
 
-from openwop_mcp import failures
+from openwop_mcp import failures, jsontext
 from openwop_mcp.runs.events import RunEvent, timestamp
 from openwop_mcp.runs.machine import (
     CancelNode,
@@ -42,6 +43,9 @@ _RESET = temporalio.api.enums.v1.WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CA
 
 TERMINATED = "terminated"
 """Reason of a run that was ended from outside without a word to it."""
+
+TEMPORALS_LIMIT = re.compile(r"\b(size|count)\b.*\bexceeds?\b.*\blimit\b", re.IGNORECASE)
+"""What Temporal gives as the reason where it terminates a workflow that takes up more than it allows."""
 
 
 class ProjectionError(Exception):
@@ -216,7 +220,12 @@ class Projector:
         ordinal = self._ordinal(event, attributes.scheduled_event_id)
         if len(attributes.result.payloads) != 1:
             raise ProjectionError(event.event_id, "the activity gave no single result")
-        self._fact(event, NodeSucceeded(ordinal, attributes.result.payloads[0].data, _at(event)))
+        result = attributes.result.payloads[0].data
+        try:
+            jsontext.check(result)
+        except jsontext.JsonTextError as error:
+            raise ProjectionError(event.event_id, f"the activity's result is no JSON text: {error}") from None
+        self._fact(event, NodeSucceeded(ordinal, result, _at(event)))
 
     def _failed(self, event: HistoryEvent) -> None:
         attributes = event.activity_task_failed_event_attributes
@@ -269,7 +278,13 @@ class Projector:
         self._agree(event, CancelRun)
 
     def _ended_terminated(self, event: HistoryEvent) -> None:
-        self._run.abandon_cancelled(_at(event), TERMINATED)
+        reason = event.workflow_execution_terminated_event_attributes.reason
+        if TEMPORALS_LIMIT.search(reason):
+            self._run.abandon_failed(
+                _at(event), "storage_limit_exceeded", f"Temporal ended the run without a word to it: {reason}"
+            )
+        else:
+            self._run.abandon_cancelled(_at(event), TERMINATED)
 
     # --- events ---
 

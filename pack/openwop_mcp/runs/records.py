@@ -6,15 +6,30 @@ Pure: history in, records out. Knows no graph and no server.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
+import temporalio.api.common.v1
 import temporalio.api.history.v1
 
-from openwop_mcp.calls import recorded
+from openwop_mcp import failures, jsontext
+from openwop_mcp.calls import ACTIVITY_NAMES, METHODS, recorded
+from openwop_mcp.effects.decide import Again, Failure, InDoubt, decide
+from openwop_mcp.effects.delivery import Delivery
+from openwop_mcp.nodes import REGISTRY
+from openwop_mcp.nodes.calls import METHOD_OF
 from openwop_mcp.verbatim import Verbatim
 
-__all__ = ("CallRecord", "records")
+__all__ = ("CallRecord", "MadeCall", "Outcome", "made_calls", "records", "run_failure")
+
+Outcome = Literal["ok", "isError", "failed", "inDoubt", "cancelled", "running", "retrying"]
+"""What became of a call. ``isError`` is a result that says so itself; ``running`` is all that has not ended."""
+
+AUTHORS = {name: method for method, name in ACTIVITY_NAMES.items()}
+"""Host method by the activity types that ``ctx`` schedules."""
+
+ENDED_FIRST = "the run ended before the call did"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,3 +96,189 @@ def records(events: Iterable[temporalio.api.history.v1.HistoryEvent]) -> list[Ca
                 if result.provenance:
                     found.append(CallRecord(event.event_id, scheduled.get(done.scheduled_event_id, ""), result))
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class MadeCall:
+    """One call, whatever became of it: of a graph one node with all its attempts, of other workflows one activity.
+
+    Attributes:
+        name: The node, or the id of the activity.
+        activity_id: The activity of the last attempt.
+        task_queue: Where that attempt waits for a worker, or did.
+        server_id: The server; empty where what was asked cannot be read, like the two after it.
+        method: The MCP method, such as ``tools/call``.
+        subject: The tool or resource, if the method has one.
+        attempts: Attempts made so far.
+        outcome: What became of it.
+        record: The answer, if there is one.
+        failure: Why there is none, or why the last attempt has none.
+        waited: Seconds waited between attempts.
+    """
+
+    name: str
+    activity_id: str
+    task_queue: str
+    server_id: str
+    method: str
+    subject: str
+    attempts: int
+    outcome: Outcome = "running"
+    record: CallRecord | None = None
+    failure: failures.CallFailure | None = None
+    waited: float = 0.0
+
+    def ended(self, failure: failures.CallFailure) -> MadeCall:
+        """The call after an attempt that came to nothing."""
+        if failure.cancelled:
+            return replace(self, outcome="cancelled", failure=failure)
+        decision = decide(failure.policy, self.attempts, self.waited, failure.happened)
+        if isinstance(decision, Again):
+            return replace(self, outcome="retrying", failure=failure, waited=self.waited + decision.wait)
+        concluded = failures.conclude(failure, decision)
+        return replace(self, outcome="inDoubt" if isinstance(decision, InDoubt) else "failed", failure=concluded)
+
+    def answered(self, record: CallRecord) -> MadeCall:
+        """The call after its answer."""
+        try:
+            is_error = self.method == METHODS["callTool"] and record.result.is_error
+        except jsontext.JsonTextError:
+            is_error = False  # the record was changed since; its digest tells
+        return replace(self, outcome="isError" if is_error else "ok", record=record, failure=None)
+
+    def settled(self) -> MadeCall:
+        """The call after the end of its run: nothing that is open goes on."""
+        if self.outcome == "retrying":
+            return replace(self, outcome="failed")
+        return self.ended(_cancelled(ENDED_FIRST, Delivery.UNKNOWN)) if self.outcome == "running" else self
+
+
+def made_calls(parts: Iterable[Sequence[temporalio.api.history.v1.HistoryEvent]]) -> list[MadeCall]:
+    """List the calls of a workflow in the order in which they were first scheduled.
+
+    Args:
+        parts: The events of each part of a chain of continue-as-new, or of the one history that there is.
+    """
+    found: dict[tuple[int, str], MadeCall] = {}
+    closed = False
+    for number, events in enumerate(parts):
+        scheduled: dict[int, tuple[int, str]] = {}
+        for event in events:
+            if event.HasField("activity_task_scheduled_event_attributes"):
+                _schedule(found, scheduled, number, event)
+            elif (ended := _end(event)) is not None and (key := scheduled.get(ended[0])) is not None:
+                call = found[key]
+                found[key] = (
+                    call.ended(ended[1])
+                    if ended[1] is not None
+                    else call.answered(CallRecord(event.event_id, call.activity_id, _result(event)))
+                )
+            closed = event.WhichOneof("attributes") in CLOSING
+    return [call.settled() if closed else call for call in found.values()]
+
+
+CLOSING = frozenset(
+    f"workflow_execution_{how}_event_attributes"
+    for how in ("completed", "failed", "timed_out", "canceled", "terminated")
+)
+"""The attributes of an event after which nothing of a workflow goes on."""
+
+
+def _schedule(
+    found: dict[tuple[int, str], MadeCall],
+    scheduled: dict[int, tuple[int, str]],
+    number: int,
+    event: temporalio.api.history.v1.HistoryEvent,
+) -> None:
+    attributes = event.activity_task_scheduled_event_attributes
+    kind, activity_id = attributes.activity_type.name, attributes.activity_id
+    if kind in AUTHORS:
+        # Activity ids begin anew with each part of a chain.
+        name, key = activity_id, (number, activity_id)
+    elif kind in REGISTRY and REGISTRY[kind].run == "activity":
+        name = activity_id.rpartition(":")[0] or activity_id
+        key = (0, name)
+    else:
+        return
+    asked = _asked(kind, attributes.input.payloads)
+    before = found.get(key)
+    found[key] = MadeCall(
+        name=name,
+        activity_id=activity_id,
+        task_queue=attributes.task_queue.name,
+        server_id=_text(asked.get("serverId")),
+        method=METHODS.get(_text(AUTHORS.get(kind) or METHOD_OF.get(kind) or asked.get("method")), ""),
+        subject=_text(asked.get("name")) or _text(asked.get("uri")),
+        attempts=int(asked.get("attempt", 1)),
+        waited=before.waited if before else 0.0,
+    )
+    scheduled[event.event_id] = key
+
+
+def _asked(kind: str, payloads: Sequence[temporalio.api.common.v1.Payload]) -> dict[str, Any]:
+    """What was asked, as far as it can be read: a codec of the author's may have made it unreadable."""
+    try:
+        given = [jsontext.decode(payload.data) for payload in payloads]
+        if kind in AUTHORS:
+            return dict(given[0])
+        node, inputs = given
+        return {**node["config"], **inputs, "attempt": node["attempt"]}
+    except (ValueError, TypeError, LookupError):
+        return {}
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _end(event: temporalio.api.history.v1.HistoryEvent) -> tuple[int, failures.CallFailure | None] | None:
+    """Which activity an event ends, by the event that scheduled it, and the failure unless it is a result."""
+    match event.WhichOneof("attributes"):
+        case "activity_task_completed_event_attributes":
+            return event.activity_task_completed_event_attributes.scheduled_event_id, None
+        case "activity_task_failed_event_attributes":
+            failed = event.activity_task_failed_event_attributes
+            return failed.scheduled_event_id, failures.read(failed.failure)
+        case "activity_task_timed_out_event_attributes":
+            late = event.activity_task_timed_out_event_attributes
+            return late.scheduled_event_id, failures.read(late.failure)
+        case "activity_task_canceled_event_attributes":
+            gone = event.activity_task_canceled_event_attributes
+            # What no worker has taken cannot have been sent.
+            delivery = Delivery.UNKNOWN if gone.started_event_id else Delivery.NOT_SENT
+            return gone.scheduled_event_id, _cancelled("cancelled", delivery)
+        case _:
+            return None
+
+
+def _result(event: temporalio.api.history.v1.HistoryEvent) -> Verbatim:
+    payloads = event.activity_task_completed_event_attributes.result.payloads
+    return recorded(payloads[0]) if payloads else Verbatim(b"null")
+
+
+def _cancelled(message: str, delivery: Delivery) -> failures.CallFailure:
+    return failures.CallFailure(
+        code="run_cancelled",
+        message=message,
+        details=b"{}",
+        happened=Failure(code="run_cancelled", delivery=delivery, retryable=False, repeat_safe=True),
+        cancelled=True,
+    )
+
+
+def run_failure(event: temporalio.api.history.v1.HistoryEvent) -> tuple[str, str, bytes] | None:
+    """Code, message and details of the failure that ended an author's workflow, if that is what the event tells."""
+    if event.HasField("workflow_execution_timed_out_event_attributes"):
+        return "run_timeout", "the workflow ran out of its time", b"{}"
+    if not event.HasField("workflow_execution_failed_event_attributes"):
+        return None
+    failure = event.workflow_execution_failed_event_attributes.failure
+    info = failure.application_failure_info
+    details = info.details.payloads[0].data if info.details.payloads else b""
+    try:
+        # A call's failure that nobody caught has the call's code for its type, and its facts beside it.
+        if jsontext.member(details, "delivery") is not None:
+            return info.type, failure.message, details
+    except jsontext.JsonTextError:
+        pass
+    return "internal_error", f"{info.type}: {failure.message}" if info.type else failure.message, b"{}"

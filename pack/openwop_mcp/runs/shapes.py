@@ -6,14 +6,15 @@ of graphs and node types.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
 
 __all__ = (
-    "PORT_TYPES",
+    "PORT_SHAPES",
     "ConditionShape",
     "ConnectionShape",
     "DefinitionShape",
@@ -32,7 +33,6 @@ __all__ = (
 
 TriggerRule = Literal["all_success", "any_success", "all_complete", "none_failed", "any_failed"]
 VariableType = Literal["string", "number", "boolean", "object", "array"]
-ConditionType = Literal["equals", "notEquals", "contains", "regex", "truthy", "falsy", "expression"]
 
 _Text = Annotated[str, Field(min_length=1)]
 _Id = Annotated[str, Field(pattern=r"^[A-Za-z0-9._~:-]{1,128}$")]
@@ -79,7 +79,13 @@ PortShape = Annotated[
     Discriminator("type"),
 ]
 port_shape: TypeAdapter[StaticShape | ExpressionShape | ConnectionShape | VariableRefShape] = TypeAdapter(PortShape)
-PORT_TYPES = ("static", "expression", "connection", "variable")
+PORT_SHAPES: Mapping[str, type[BaseModel]] = {
+    "static": StaticShape,
+    "variable": VariableRefShape,
+    "connection": ConnectionShape,
+    "expression": ExpressionShape,
+}
+"""The shapes of ports by their type. An expression is read to be refused in so many words."""
 
 
 class _PositionShape(_Shape):
@@ -107,7 +113,7 @@ class NodeShape(_Shape):
 class ConditionShape(_Shape):
     """A condition of an edge."""
 
-    type: ConditionType
+    type: _Text
     left: Any = None
     right: Any = None
     expression: str | None = None
@@ -210,9 +216,22 @@ _UNSUPPORTED = (
 
 
 def faults_of(
-    error: ValidationError, base: tuple[str, ...], *, tagged: bool = False, leave_out: Sequence[str] = ()
+    error: ValidationError,
+    model: type[BaseModel],
+    base: tuple[str, ...],
+    *,
+    tagged: bool = False,
+    leave_out: Sequence[str] = (),
 ) -> list[str]:
-    """One line for each fault, without what was written: it may be a secret in the wrong place."""
+    """One line for each fault, without what was written: it may be a secret in the wrong place.
+
+    Args:
+        error: What pydantic found.
+        model: The shape that was asked for, to tell what could have been meant.
+        base: Where that shape stands in the file.
+        tagged: Whether the error's places begin with the name of a union's member.
+        leave_out: Kinds of faults that are told elsewhere.
+    """
     faults = []
     for fault in error.errors(include_url=False, include_input=False, include_context=False):
         if fault["type"] in leave_out:
@@ -224,13 +243,30 @@ def faults_of(
         elif fault["type"] in ("extra_forbidden", "literal_error") and name in _UNSUPPORTED:
             what = "not supported here: remove it"
         elif fault["type"] == "extra_forbidden":
-            what = "remove it: there is no such member"
+            near = get_close_matches(name, _names(model, fault["loc"][:-1]), 1)
+            what = "remove it: there is no such member" + (f" (did you mean '{near[0]}'?)" if near else "")
         elif fault["type"] in ("union_tag_not_found", "union_tag_invalid"):
-            what = f"write an object with a type of {', '.join(PORT_TYPES)}"
+            what = "write an object with a type of static, variable or connection"
         else:
             what = fault["msg"].removeprefix("Value error, ")
         faults.append(f"{path}: {what}")
     return faults
+
+
+def _names(model: type[BaseModel], loc: Sequence[str | int]) -> list[str]:
+    """The members that the shape has at a place. Steps that are no members, such as indexes, are passed over."""
+    shapes = [model]
+    for step in loc:
+        fields = (field for shape in shapes for name, field in shape.model_fields.items() if field.alias == step)
+        shapes = [inner for field in fields for inner in _shapes_in(field.annotation)] or shapes
+    return [field.alias or name for shape in shapes for name, field in shape.model_fields.items()]
+
+
+def _shapes_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from _shapes_in(inner)
 
 
 def _path_text(base: tuple[str, ...], loc: Sequence[str | int], *, tagged: bool) -> str:

@@ -10,11 +10,36 @@ from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
+import re2
+
 from openwop_mcp import jsontext
 
-__all__ = ("holds", "same", "select", "tokens")
+__all__ = ("PatternError", "compiled", "holds", "pointer", "same", "select", "tokens")
 
 _INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
+
+
+class PatternError(ValueError):
+    """A pattern that RE2 does not take. The message says why and echoes none of it."""
+
+
+_PATTERNS = re2.Options()
+_PATTERNS.log_errors = False
+
+
+def compiled(pattern: str) -> Any:
+    """A regular expression of RE2, whose time grows with the text alone: a server's text cannot make it hang.
+
+    Raises:
+        PatternError: if it is none.
+    """
+    try:
+        return re2.compile(pattern, _PATTERNS)
+    except UnicodeEncodeError:
+        raise PatternError("a lone surrogate is no character") from None
+    except re2.error as error:
+        reason, _, _ = error.args[0].decode(errors="replace").partition(":")
+        raise PatternError(reason) from None
 
 
 def tokens(key: str) -> tuple[str, ...]:
@@ -28,6 +53,11 @@ def tokens(key: str) -> tuple[str, ...]:
     if re.search(r"~(?![01])", key):
         raise ValueError("in a JSON Pointer write ~ as ~0 and / in a name as ~1")
     return tuple(part.replace("~1", "/").replace("~0", "~") for part in key[1:].split("/"))
+
+
+def pointer(path: Sequence[str]) -> str:
+    """Write names as a JSON Pointer."""
+    return "".join(f"/{name.replace('~', '~0').replace('/', '~1')}" for name in path)
 
 
 def select(members: Mapping[str, bytes], path: Sequence[str]) -> bytes | None:
@@ -94,7 +124,11 @@ def _contains(whole: Any, part: Any) -> bool:
 
 
 def _matches(text: Any, pattern: Any) -> bool:
-    return isinstance(text, str) and isinstance(pattern, str) and re.search(pattern, text) is not None
+    if not isinstance(text, str) or not isinstance(pattern, str):
+        return False
+    # RE2 reads UTF-8, which has no lone surrogates: they count as a character of which nothing is known.
+    text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return compiled(pattern).search(text) is not None
 
 
 def _is_number(value: Any) -> bool:

@@ -25,3 +25,13 @@ class Changed:
     async def run(self, task_queue: str) -> str:
         """Read where it called."""
         return (await ctx.mcp.list_tools("fake", task_queue=task_queue)).text
+
+
+@workflow.defn
+class Refused:
+    """Calls a tool that the server refuses, and lets that end it."""
+
+    @workflow.run
+    async def run(self) -> str:
+        """Call it."""
+        return (await ctx.mcp.call_tool("fake", "refuses")).text

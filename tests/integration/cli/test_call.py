@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import re
+import signal
 
 import pytest
 
 import worker
+from openwop_mcp.calls import MAX_CALL_BYTES
 from tests.integration.cli.conftest import FAILED, ODD
+from tests.support.cli import ROOT, cli, serving, until
 
 EXACT = r'{"n": 1.10, "big": 123456789012345678901234, "e": "\u00e9", "z":-0.0 , "x":1E400}'
 
@@ -25,7 +29,9 @@ async def test_a_call_prints_the_text_and_tells_what_was_recorded(dev):
 
 async def test_a_call_with_json_prints_the_result_as_the_server_sent_it_and_nothing_else(dev):
     value, prose = await asyncio.gather(dev.cli("call", "fake", "odd", "--json"), dev.cli("call", "fake", "odd"))
-    assert (value.status, value.out, value.err) == (0, ODD + b"\n", "")
+    assert (value.status, value.out) == (0, ODD + b"\n")
+    # Which run it is, is known before there is a result.
+    assert re.fullmatch(r"run acme/[0-9a-f]+\n", value.err)
     # It has no text, so that people see it whole as well.
     assert (prose.status, prose.out) == (0, ODD + b"\n")
 
@@ -54,6 +60,7 @@ async def test_a_json_rpc_error_is_told_with_its_code_and_unaltered(dev):
     assert done.status == 1
     error = done.json["error"]
     assert error["code"] == "mcp_error"
+    assert done.err == f"run {done.json['runId']}\n"
     assert error["details"]["error"]["code"] == -32602
     assert error["details"]["error"]["data"] == {"why": 1}
 
@@ -71,6 +78,57 @@ async def test_a_server_that_cannot_be_reached_is_told_in_a_sentence(dev):
     done = await dev.cli("call", "gone", "echo", OPENWOP_MCP__SERVERS__GONE__RETRY="{attempts = 1}")
     assert (done.status, done.out) == (1, b"")
     assert "no connection to the server" in done.err
+
+
+async def test_a_call_that_is_given_up_goes_on_and_says_how_to_look_at_it(dev):
+    before = len(dev.server.requests)
+    async with serving("call", "fake", "stalls", "--config", str(dev.settings), ready=False) as calling:
+        await until(lambda: len(dev.server.requests) > before)
+        done = await calling.end(signal.SIGINT)
+    assert (done.status, done.out) == (130, b"")
+    first, last = done.err.splitlines()
+    run = first.removeprefix("run ")
+    assert f"runs show {run}" in last
+    shown = await dev.cli("runs", "show", run)
+    assert "call: running, fake tools/call stalls, attempts 1" in shown.text
+
+
+async def test_a_credential_that_is_not_set_here_is_no_matter_to_who_asks_a_worker(dev, tmp_path):
+    file = tmp_path / "settings.toml"
+    secret = 'credential = { bearer = { env = "NOT_SET_HERE" } }'
+    file.write_text(dev.settings.read_text(encoding="utf-8") + secret, encoding="utf-8")
+    called, asked = await asyncio.gather(
+        cli("call", "fake", "echo", "--config", str(file)), cli("tools", "fake", "--config", str(file))
+    )
+    assert (called.status, called.out) == (0, b"done\n")
+    assert asked.status == 2
+    assert "NOT_SET_HERE" in asked.err
+
+
+@pytest.mark.usefixtures("nothing_starts")
+def test_arguments_that_temporal_does_not_carry_are_refused_with_their_size_and_the_limit(capfd, tmp_path):
+    file = tmp_path / "large.json"
+    file.write_text('{"a":"' + "x" * MAX_CALL_BYTES + '"}', encoding="utf-8")
+    for command in (["call", "fake", "echo", "--args"], ["runs", "start", "conformance-identity.json", "--inputs"]):
+        path = command[2] if command[0] == "call" else str(ROOT / "examples/fixtures/conformance-identity.json")
+        assert worker.main([*command[:2], path, command[3], f"@{file}"]) == 2
+        err = capfd.readouterr().err
+        for told in (command[3], str(MAX_CALL_BYTES), str(file.stat().st_size)):
+            assert told in err
+
+
+@pytest.mark.usefixtures("nothing_starts")
+def test_a_tool_name_that_is_not_utf_8_is_told_as_such(capfd):
+    assert worker.main(["call", "fake", "\udcff"]) == 2
+    assert capfd.readouterr().err.startswith("Invalid value for 'TOOL': is not valid UTF-8")
+
+
+@pytest.mark.usefixtures("nothing_starts")
+def test_a_fault_in_a_file_of_arguments_is_placed_by_line_and_column(capfd, tmp_path):
+    file = tmp_path / "arguments.json"
+    file.write_text('{\n  "a": nope\n}', encoding="utf-8")
+    assert worker.main(["call", "fake", "echo", "--args", f"@{file}"]) == 2
+    assert "line 2, column " in capfd.readouterr().err
 
 
 @pytest.mark.usefixtures("nothing_starts")

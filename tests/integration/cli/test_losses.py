@@ -40,6 +40,8 @@ def test_a_call_that_no_worker_takes_is_ended_and_says_that_nothing_was_sent(los
 def test_a_run_that_no_worker_takes_says_what_to_start(losses):
     assert losses.start.status == 1
     assert "worker.py run" in losses.start.err
+    # It was printed before anything was waited for.
+    assert losses.start.text.startswith("acme/")
 
 
 def test_dev_does_not_go_on_without_its_temporal():
@@ -58,3 +60,10 @@ async def test_without_temporal_a_command_names_the_address_and_what_to_start(de
     assert error["code"] == "service_unavailable"
     assert "127.0.0.1:1" in error["message"]
     assert "worker.py dev" in error["message"]
+    assert "TLS" not in error["message"]
+
+
+async def test_where_tls_was_asked_for_its_setting_is_named_as_a_possible_reason(dev):
+    done = await dev.cli("runs", "show", "x", OPENWOP_MCP__TEMPORAL__TLS="true")
+    assert done.status == 1
+    assert "temporal.tls = false" in done.err

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowFailureError
 from temporalio.worker import Worker
 
 import worker
-from tests.integration.cli.author_flow import Author
+from tests.integration.cli.author_flow import Author, Refused
 from tests.integration.cli.conftest import ODD
 from tests.support.cli import ROOT, cli
 
@@ -36,6 +36,7 @@ async def exported(dev, run, tmp_path_factory):
     file = tmp_path_factory.mktemp("export") / "run.json"
     done = await dev.cli("runs", "export", run, "--out", str(file))
     assert (done.status, done.out) == (0, b"")
+    assert str(file) in done.err
     return file
 
 
@@ -70,6 +71,8 @@ async def test_a_run_that_fails_is_not_0_and_says_why(dev):
     assert (prose.status, value.status, value.json["status"]) == (1, 1, "failed")
     assert prose.text.startswith("acme/")
     assert prose.err.strip()
+    assert value.json["error"]["message"] == prose.err.strip()
+    assert value.err == f"run {value.json['runId']}\n"
     shown = await dev.cli("runs", "show", prose.text.strip())
     assert shown.status == 0
     assert "failed" in shown.text
@@ -99,11 +102,57 @@ async def test_a_run_is_shown_with_what_its_calls_recorded(dev, run):
     assert (prose.status, value.status) == (0, 0)
     [call] = value.json["calls"]
     assert value.json["status"] == "completed"
-    assert (call["server-id"], call["method"], call["subject"], call["bytes"], call["intact"]) == (
+    assert (call["serverId"], call["method"], call["subject"], call["bytes"], call["intact"]) == (
         "fake", "tools/call", "odd", len(ODD), True,
     )  # fmt: skip
+    assert (call["outcome"], call["attempts"], call["httpStatus"], "error" in call) == ("ok", 1, 200, False)
     assert call["sha256"] in prose.text
     assert "intact" in prose.text
+
+
+async def test_a_call_that_did_not_succeed_is_shown_with_its_reason(dev):
+    done = await dev.cli("call", "fake", "refuses", "--json")
+    run = done.json["runId"]
+    prose, value = await asyncio.gather(dev.cli("runs", "show", run), dev.cli("runs", "show", run, "--json"))
+    [call] = value.json["calls"]
+    assert (call["node"], call["outcome"], call["attempts"]) == ("call", "failed", 1)
+    assert (call["error"]["code"], call["error"]["delivery"]) == ("mcp_error", "answered")
+    assert call["error"]["details"]["error"]["data"] == {"why": 1}
+    assert (value.json["status"], value.json["error"]["code"]) == ("failed", "mcp_error")
+    assert "call: failed mcp_error, fake tools/call refuses, attempts 1" in prose.text
+    assert "delivery answered: " in prose.text
+
+
+async def test_an_authors_workflow_that_failed_says_why_and_so_does_its_call(dev):
+    client = await Client.connect(dev.serving.facts["temporal"])
+    async with Worker(client, task_queue="author-refused", workflows=[Refused]):
+        with pytest.raises(WorkflowFailureError):
+            await client.execute_workflow("Refused", id="author-refused", task_queue="author-refused")
+    prose, value = await asyncio.gather(
+        dev.cli("runs", "show", "author-refused"), dev.cli("runs", "show", "author-refused", "--json")
+    )
+    assert value.json["error"]["code"] == "mcp_error"
+    [call] = value.json["calls"]
+    assert (call["outcome"], call["error"]["code"]) == ("failed", "mcp_error")
+    assert call["error"]["message"] in prose.text
+
+
+async def test_a_call_that_no_worker_has_taken_says_which_task_queue_it_waits_on(dev):
+    client = await Client.connect(dev.serving.facts["temporal"])
+    async with Worker(client, task_queue="author-waits", workflows=[Author]):
+        handle = await client.start_workflow("Author", "deserted", id="author-waits", task_queue="author-waits")
+        async with asyncio.timeout(20):
+            while not (await handle.describe()).raw_description.pending_activities:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+    prose, value = await asyncio.gather(
+        dev.cli("runs", "show", "author-waits"), dev.cli("runs", "show", "author-waits", "--json")
+    )
+    await handle.terminate()
+    assert "waiting for a worker on task queue 'deserted', fake tools/call echo" in prose.text
+    [call] = value.json["calls"]
+    assert (call["outcome"], call["taskQueue"]) == ("waiting", "deserted")
+    [call] = (await dev.cli("runs", "show", "author-waits", "--json")).json["calls"]
+    assert call["outcome"] == "cancelled"
 
 
 async def test_the_events_of_a_run_hold_the_bytes_of_its_results(dev, run):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tests.integration.cli.conftest import PAGES
+from tests.support.cli import cli
 from tests.support.fake_server import DISCOVER, FakeServer, error_reply
 
 
@@ -21,6 +22,12 @@ async def test_a_server_that_does_not_answer_is_unreachable(dev):
     assert (done.status, done.json) == (1, {"state": "unreachable"})
 
 
+async def test_why_a_server_is_not_reachable_is_told_to_people(dev):
+    done = await dev.cli("health", "gone")
+    assert (done.status, done.out) == (1, b"gone is unreachable\n")
+    assert "no connection to the server" in done.err
+
+
 async def test_a_server_of_another_era_is_incompatible(dev):
     async def refuse(request):
         return error_reply(request, -32601, "Method not found")
@@ -28,11 +35,19 @@ async def test_a_server_of_another_era_is_incompatible(dev):
     async with FakeServer(refuse) as old:
         done = await dev.cli("health", "old", OPENWOP_MCP__SERVERS__OLD__URL=old.url)
     assert (done.status, done.out) == (1, b"old is incompatible\n")
+    assert "Method not found" in done.err
 
 
 async def test_an_unknown_server_is_not_found(dev):
     done = await dev.cli("health", "nobody", "--json")
     assert (done.status, done.json["error"]["code"]) == (1, "not_found")
+    assert "openwop-mcp.toml" not in done.json["error"]["message"]
+
+
+async def test_where_there_is_no_settings_file_an_unknown_server_says_so(tmp_path):
+    done = await cli("health", "nobody", cwd=tmp_path)
+    assert done.status == 1
+    assert f"(no openwop-mcp.toml in {tmp_path})" in done.err
 
 
 async def test_tools_are_listed_one_page_at_a_time_and_the_next_one_is_named(dev):

@@ -43,6 +43,8 @@ async def test_dev_says_in_one_line_that_it_is_ready_idles_cheaply_and_leaves_no
         used = cpu(tree) - before
         done = await dev.end(*TWICE["SIGTERM"])
     assert (done.status, done.out) == (0, b"")
+    # Without a server it can do little, which is seldom meant.
+    assert "no MCP server is configured" in done.err
     assert used < 0.25 * 3
     assert not listens(dev.facts["temporal"])
     assert not listens(dev.facts["ui"])

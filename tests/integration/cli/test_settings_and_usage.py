@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 
 import worker
-from tests.support.cli import cli
+from tests.support.cli import ROOT, cli
+
+HISTORY = ROOT / "tests/replay/histories/two-calls.json"
 
 SECRET = "tok-3f9a-inline-secret"
 
@@ -85,3 +88,37 @@ async def test_without_a_command_the_commands_are_listed():
     assert done.status == 2
     for command in ("run", "dev", "call", "health", "tools", "runs", "replay", "demo"):
         assert command in done.text
+
+
+@pytest.mark.usefixtures("nothing_starts")
+@pytest.mark.parametrize("text", ["raise RuntimeError('no luck')", "exit(3)", "1 +"])
+def test_an_authors_module_that_cannot_be_imported_is_told_as_that_modules_fault(tmp_path, monkeypatch, capfd, text):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [*sys.path])
+    name = f"broken_{abs(hash(text))}"
+    (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
+    assert worker.main(["replay", "x", "--workflow", f"{name}:Flow"]) == 2
+    err = capfd.readouterr().err
+    assert f"importing {name} raised" in err
+    assert "Traceback" not in err
+
+
+SANDBOXED = """
+from temporalio import workflow
+
+if workflow.unsafe.in_sandbox():
+    raise OSError("not in here")
+
+@workflow.defn
+class Flow:
+    @workflow.run
+    async def run(self) -> None: ...
+"""
+
+
+@pytest.mark.parametrize(("text", "why"), [("class Flow: pass", "@workflow.defn"), (SANDBOXED, "not in here")])
+async def test_an_authors_class_that_no_worker_could_run_is_told_as_such(tmp_path, text, why):
+    (tmp_path / "unfit.py").write_text(text, encoding="utf-8")
+    done = await cli("replay", str(HISTORY), "--workflow", "unfit:Flow", cwd=tmp_path)
+    assert (done.status, done.out) == (2, b"")
+    assert why in done.err

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from openwop_mcp import jsontext
-from openwop_mcp.client import HttpTransport, McpClient, health
+from openwop_mcp.client import HttpTransport, McpClient, health, probe
 from tests.support.fake_server import FakeServer, Handler, Reply, error_reply, modern
 from tests.support.mcp_client import client_of, connected, json_reply, replies, stream_reply
 
@@ -48,6 +48,15 @@ async def test_a_server_without_our_revision_is_incompatible_and_still_shown(ver
     said = b'{"supportedVersions":' + versions + b"}"
     async with connected(modern({"server/discover": said})) as (client, _):
         assert await _health(client) == ("incompatible", said)
+
+
+async def test_why_a_server_is_not_reachable_is_known_beside_its_state() -> None:
+    async with connected(modern({"server/discover": b'{"supportedVersions":["2025-11-25"]}'})) as (client, _):
+        _, reason = await probe(client)
+        assert "it offers 2025-11-25" in str(reason)
+    async with connected(modern({"server/discover": DISCOVERED % b"0"})) as (client, _):
+        _, reason = await probe(client)
+        assert reason is None
 
 
 async def test_a_result_that_names_no_revision_is_incompatible() -> None:

@@ -17,6 +17,7 @@ from openwop_mcp.runs.definition import (
     SourceOutput,
     Static,
     VariableRef,
+    argument,
     parse,
 )
 from tests.support.graphs import edge, node, workflow
@@ -117,6 +118,29 @@ def test_settings_bound_the_run() -> None:
     assert parsed(workflow([node("a")], settings={"timeout": 0})).timeout_ms is None
 
 
+def test_the_members_of_the_arguments_may_be_ports_of_their_own() -> None:
+    inputs = {
+        "arguments.city": {"type": "variable", "variableName": "city"},
+        "arguments.a.b": {"type": "static", "value": 1},
+    }
+    definition = parsed(workflow([node("a", inputs=inputs)], variables=[{"name": "city", "type": "string"}]))
+    assert definition.nodes[0].inputs == (
+        ("arguments.city", VariableRef("city")),
+        ("arguments.a.b", Static(b"1")),
+    )
+    assert [argument(name) for name, _ in definition.nodes[0].inputs] == ["city", "a.b"]
+    assert argument("arguments") is None
+    assert argument("uri.x") is None
+
+
+def test_an_input_that_is_written_twice_is_refused() -> None:
+    text = json.dumps(workflow([node("a", inputs={"arguments.x": {"type": "static", "value": 1}})])).encode()
+    port = b'"arguments.x": {"type": "static", "value": 1}'
+    assert faults(text.replace(port, port + b", " + port)) == (
+        "flow.json: nodes[0].inputs.arguments.x: it is written twice: remove one",
+    )
+
+
 def _connected(**port: Any) -> dict[str, Any]:
     port = {"type": "connection", "nodeId": "a", "outputKey": "result", **port}
     return workflow([node("a"), node("b", inputs={"arguments": port})], [edge("a", "b")])
@@ -199,7 +223,7 @@ FAULTS: dict[str, tuple[Callable[[], dict[str, Any]], str]] = {
     ),
     "a port of no type": (
         lambda: workflow([node("a", inputs={"arguments": {"value": 1}})]),
-        "nodes[0].inputs.arguments: write an object with a type of static",
+        "nodes[0].inputs.arguments: write an object with a type of static, variable or connection",
     ),
     "a port with a member too many": (
         lambda: workflow([node("a", inputs={"arguments": {"type": "static", "value": {}, "x": 1}})]),
@@ -244,11 +268,57 @@ FAULTS: dict[str, tuple[Callable[[], dict[str, Any]], str]] = {
     ),
     "a pattern that is none": (
         lambda: _conditional(type="regex", left="result", right="("),
-        "edges[0].condition.right: not a regular expression",
+        "edges[0].condition.right: write a regular expression of RE2",
+    ),
+    "a pattern with a backreference": (
+        lambda: _conditional(type="regex", left="result", right=r"(a)\1"),
+        "which has no backreferences and no lookaround (invalid escape sequence)",
+    ),
+    "a pattern with a lookahead": (
+        lambda: _conditional(type="regex", left="result", right="(?=a)b"),
+        "which has no backreferences and no lookaround (invalid perl operator)",
+    ),
+    "a pattern with a lone surrogate": (
+        lambda: _conditional(type="regex", left="result", right="\ud800"),
+        "(a lone surrogate is no character)",
     ),
     "a pattern that is too long": (
         lambda: _conditional(type="regex", left="result", right="a" * 257),
         "edges[0].condition.right: write the regular expression as a string of at most 256 characters",
+    ),
+    "a condition of an unknown type": (
+        lambda: _conditional(type="matches", left="result", right=1),
+        "edges[0].condition.type: write equals, notEquals, contains, regex, truthy or falsy",
+    ),
+    "a member of the config that is nearly right": (
+        lambda: workflow([node("a", config={"serverID": "s", "serverId": "s", "name": "x"})]),
+        "nodes[0].config.serverID: remove it: there is no such member (did you mean 'serverId'?)",
+    ),
+    "a member of an edge that is nearly right": (
+        lambda: workflow([node("a"), node("b")], [edge("a", "b", trigerRule="any_failed")]),
+        "edges[0].trigerRule: remove it: there is no such member (did you mean 'triggerRule'?)",
+    ),
+    "a member of a port that is nearly right": (
+        lambda: _connected(outputkey="result"),
+        "nodes[1].inputs.arguments.outputkey: remove it: there is no such member (did you mean 'outputKey'?)",
+    ),
+    "arguments as a whole and by member": (
+        lambda: workflow(
+            [node("a", inputs={name: {"type": "static", "value": {}} for name in ("arguments", "arguments.x")})]
+        ),
+        "nodes[0].inputs.arguments.x: 'arguments' is given as a whole: remove one of the two",
+    ),
+    "an argument of no name": (
+        lambda: workflow([node("a", inputs={"arguments.": {"type": "static", "value": 1}})]),
+        "nodes[0].inputs.arguments.: write the name of a member after the dot",
+    ),
+    "an argument for a type that takes none": (
+        lambda: workflow([node("a", "core.noop", inputs={"arguments.x": {"type": "static", "value": 1}})]),
+        "nodes[0].inputs.arguments.x: core.noop has no such input (it has: none)",
+    ),
+    "a member of another input": (
+        lambda: workflow([node("a", inputs={"name.x": {"type": "static", "value": 1}})]),
+        "nodes[0].inputs.name.x: community.mcp.call-tool has no such input",
     ),
     "an operand with a member too many": (
         lambda: _conditional(type="equals", left="result", right={"type": "static", "value": 1, "x": 1}),

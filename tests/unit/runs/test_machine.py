@@ -11,7 +11,6 @@ from temporalio.api.failure.v1 import Failure
 
 from openwop_mcp import failures
 from openwop_mcp.runs.machine import (
-    MAX_STATE,
     CancelNode,
     CancelRequested,
     CancelRun,
@@ -118,6 +117,37 @@ def test_a_result_reaches_the_next_node_byte_for_byte() -> None:
     succeed(run, "a", result=b'{"structuredContent": {"n": 1.10, "s": "\\u00e9"} }')
     assert isinstance(run.commands[0], ScheduleNode)
     assert run.commands[0].inputs == b'{"arguments":{"n": 1.10, "s": "\\u00e9"}}'
+
+
+def test_arguments_are_composed_member_by_member_with_their_exact_bytes() -> None:
+    inputs = {
+        "arguments.when": {"type": "connection", "nodeId": "a", "outputKey": "/result/when"},
+        "arguments.gone": {"type": "connection", "nodeId": "a", "outputKey": "/result/gone", "optional": True},
+        "arguments.city": {"type": "variable", "variableName": "city"},
+        "idempotencyKey": {**STATIC, "value": "k"},
+        "arguments.\u00e9": {**STATIC, "value": 1},
+    }
+    nodes = [node("a"), node("b", inputs=inputs)]
+    variables = [{"name": "city", "type": "string"}]
+    run = model(nodes, [edge("a", "b")], b'{"city": "Z\\u00fcrich"}', variables=variables)
+    succeed(run, "a", result=b'{"when": [1.10, 2e0]}')
+    assert isinstance(run.commands[0], ScheduleNode)
+    assert run.commands[0].inputs == (
+        '{"idempotencyKey":"k","arguments":{"when":[1.10, 2e0],"city":"Z\\u00fcrich","é":1}}'.encode()
+    )
+
+
+def test_arguments_whose_members_all_lack_a_value_are_an_empty_object() -> None:
+    port = {"type": "variable", "variableName": "v", "optional": True}
+    run = model([node("a", inputs={"arguments.v": port})], variables=[{"name": "v", "type": "string"}])
+    assert isinstance(run.commands[0], ScheduleNode)
+    assert run.commands[0].inputs == b'{"arguments":{}}'
+
+
+def test_a_member_of_the_arguments_without_a_value_fails_its_node() -> None:
+    port = {"type": "variable", "variableName": "v"}
+    run = model([node("a", inputs={"arguments.v": port})], variables=[{"name": "v", "type": "string"}])
+    assert payload(run, "node.failed", "a")["error"]["message"] == "inputs.arguments.v: variable 'v' has no value"
 
 
 def test_the_conformance_node_takes_what_it_does_not_set_from_the_run() -> None:
@@ -256,6 +286,38 @@ def test_a_skipped_node_tells_which_rule_and_which_edge() -> None:
         "nodeId": "t",
         "reason": "all_success does not hold: p>t success, q>t skipped",
     }
+
+
+@pytest.mark.parametrize(
+    ("condition", "reason"),
+    [
+        ({"type": "truthy", "left": "/result/a~1b/skyy"}, "a>b: '/result/a~1b/skyy' has no value"),
+        ({"type": "equals", "left": "result.n", "right": 1}, "a>b: '/result/n' has no value"),
+        (
+            {"type": "equals", "left": "result", "right": {"type": "variable", "variableName": "v"}},
+            "a>b: variable 'v' has no value",
+        ),
+        (
+            {"type": "truthy", "left": {"type": "connection", "nodeId": "a", "outputKey": "/result/n"}},
+            "a>b: '/result/n' of node 'a' has no value",
+        ),
+        ({"type": "equals", "left": "result", "right": 1}, "a>b skipped"),
+    ],
+)
+@pytest.mark.parametrize("handed_over", [False, True])
+def test_a_skipped_node_tells_which_operand_had_no_value(
+    condition: dict[str, Any], reason: str, handed_over: bool
+) -> None:
+    nodes = [node("a"), node("c"), node("d"), node("b")]
+    edges = [edge("a", "b", condition=condition), edge("c", "d"), edge("d", "b")]
+    run = model(nodes, edges, variables=[{"name": "v", "type": "string"}])
+    run.succeed(run.ordinal("a"), b'{"content":[]}')
+    run.succeed(run.ordinal("c"))
+    run.task(suggest=handed_over)
+    assert len(run.histories) == 1 + handed_over
+    succeed(run, "d")
+    told = payload(run, "node.skipped", "b")["reason"]
+    assert told.startswith(f"all_success does not hold: {reason}")
 
 
 def test_a_condition_chooses_the_branch_by_the_result() -> None:
@@ -548,18 +610,6 @@ def test_a_handed_over_state_holds_only_outputs_that_are_still_needed() -> None:
     assert isinstance(handed, ContinueAsNew)
     assert b'{"kept":1}' in handed.state
     assert b"dropped" not in handed.state
-
-
-def test_a_state_that_is_too_big_stays_and_scheduling_goes_on() -> None:
-    port = {"type": "connection", "nodeId": "a", "outputKey": "result"}
-    run = model([node("a"), node("b", inputs={"arguments": port}), node("c")], [edge("a", "b"), edge("b", "c")])
-    run.succeed(0, b'"' + b"x" * MAX_STATE + b'"')
-    run.task(suggest=True)
-    assert len(run.histories) == 1
-    assert isinstance(run.commands[0], ScheduleNode)
-    run.succeed(run.ordinal("b"))
-    run.task(suggest=True)
-    assert isinstance(run.commands[0], ScheduleNode)
 
 
 def test_a_retry_that_waits_is_taken_along() -> None:

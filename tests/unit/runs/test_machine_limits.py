@@ -5,8 +5,19 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from openwop_mcp.runs.machine import MAX_CALLS, MAX_STATE, ContinueAsNew, FailRun, ScheduleNode
-from tests.support.graphs import edge, node, start, workflow
+import pytest
+
+from openwop_mcp.runs.machine import (
+    BUDGET,
+    MAX_INPUT,
+    MAX_RESULT,
+    ContinueAsNew,
+    FailRun,
+    ScheduleNode,
+)
+from openwop_mcp.runs.projection import Projector
+from tests.support.call_failures import call_failure
+from tests.support.graphs import RUN_ID, edge, node, start, workflow
 from tests.support.temporal_model import TemporalModel
 
 
@@ -18,13 +29,160 @@ def under_way(run: TemporalModel) -> list[str]:
     return [command.node_id for command in run.under_way.values() if isinstance(command, ScheduleNode)]
 
 
-def test_no_more_calls_are_under_way_than_temporal_holds() -> None:
-    run = model(workflow([node(f"n{index}") for index in range(MAX_CALLS + 2)]))
-    assert len(under_way(run)) == MAX_CALLS
+def sized(size: int) -> bytes:
+    return b'{"text":"%b"}' % (b"x" * (size - 11))
+
+
+def reads(node_id: str) -> dict[str, Any]:
+    return {"arguments": {"type": "connection", "nodeId": node_id, "outputKey": "result"}}
+
+
+def bytes_of(history: list[Any]) -> int:
+    """What a modelled history takes up. The model leaves inputs of activities out, so they are counted by the tests."""
+    return sum(event.ByteSize() for event in history)
+
+
+def finish(run: TemporalModel, result: bytes, *, suggest: bool = False) -> int:
+    """Let every call give this result, one by one, and compare the logs; the most that were under way at once."""
+    most = 0
+    while not run.over:
+        most = max(most, len(under_way(run)))
+        run.succeed(next(iter(run.under_way)), result)
+        run.task(suggest=suggest)
+    projector = Projector(RUN_ID)
+    projected = [told for history in run.histories for told in projector.project(history)]
+    assert [(told.sequence, told.type, told.payload) for told in projected] == [
+        (sequence, event_type, payload) for sequence, event_type, _, payload, _ in run.log
+    ]
+    return most
+
+
+# --- what a history takes up ---
+
+
+def test_a_wide_graph_of_small_results_has_all_its_calls_under_way_after_the_first() -> None:
+    run = model(workflow([node(f"n{index}") for index in range(100)]))
+    assert 20 <= len(under_way(run)) <= BUDGET // MAX_RESULT
     run.succeed(run.ordinal("n0"))
     run.task()
-    assert under_way(run)[-1] == f"n{MAX_CALLS}"
-    assert len(under_way(run)) == MAX_CALLS
+    assert len(under_way(run)) == 99
+
+
+def test_however_wide_the_graph_fewer_calls_are_under_way_than_temporal_holds() -> None:
+    run = model(workflow([node(f"n{index}") for index in range(2_500)]))
+    assert 500 < finish(run, b"{}") < 2_000
+    assert run.types[-1] == "run.completed"
+
+
+def test_forty_large_results_at_once_are_spread_over_histories_that_temporal_takes() -> None:
+    run = model(workflow([node(f"n{index}") for index in range(40)]))
+    finish(run, sized(1_500_000))
+    assert run.types[-1] == "run.completed"
+    assert [told for told in run.types if told.startswith("node.completed")] == [
+        f"node.completed n{index}" for index in range(40)
+    ]
+    assert len(run.histories) == 2
+    assert max(map(bytes_of, run.histories)) < BUDGET
+
+
+@pytest.mark.parametrize("suggest", [True, False])
+def test_a_chain_that_passes_a_large_result_on_is_handed_over_and_completes(suggest: bool) -> None:
+    nodes = [node("n0"), *(node(f"n{index}", inputs=reads(f"n{index - 1}")) for index in range(1, 40))]
+    run = model(workflow(nodes, [edge(f"n{index}", f"n{index + 1}") for index in range(39)]))
+    finish(run, sized(1_500_000), suggest=suggest)
+    assert run.types[-1] == "run.completed"
+    assert len(run.histories) == (40 if suggest else 4)
+    assert max(2 * bytes_of(history) for history in run.histories) < BUDGET + 4_000_000
+
+
+def test_failures_take_up_room_as_well() -> None:
+    nodes = [node("n0"), *(node(f"n{index}") for index in range(1, 1_200))]
+    run = model(workflow(nodes, [edge(f"n{index}", f"n{index + 1}", "any_failed") for index in range(1_199)]))
+    failure = call_failure(retryable=False, rpc_error=sized(60_000))
+    while not run.over and len(run.histories) == 1:
+        run.fail(next(iter(run.under_way)), failure)
+        run.task()
+    assert len(run.histories) == 2
+    assert bytes_of(run.histories[0]) < BUDGET
+
+
+def test_a_run_that_can_neither_stay_nor_be_carried_fails_and_says_why() -> None:
+    # Two results that the last nodes need, and a chain beside them that fills the history.
+    count = 30
+    nodes = [node("a"), node("b"), *(node(f"n{index}") for index in range(count))]
+    nodes += [node("end", inputs=reads("a")), node("both", inputs=reads("b"))]
+    edges = [edge(f"n{index}", f"n{index + 1}") for index in range(count - 1)]
+    edges += [edge("a", "end"), edge("b", "both"), edge(f"n{count - 1}", "end"), edge(f"n{count - 1}", "both")]
+    run = model(workflow(nodes, edges))
+    finish(run, sized(1_500_000), suggest=True)
+    assert run.types[-1] == "run.failed"
+    failure = run.commands[-1]
+    assert isinstance(failure, FailRun)
+    assert (failure.code, failure.node_id) == ("storage_limit_exceeded", None)
+    assert f"over the {MAX_INPUT} that Temporal carries" in failure.message
+    details = json.loads(failure.details)
+    assert details["limit"] == MAX_INPUT < details["size"]
+    assert len(run.histories) == 1
+    assert bytes_of(run.histories[0]) < BUDGET
+
+
+def test_a_run_that_cannot_be_carried_yet_is_handed_over_once_it_can() -> None:
+    nodes = [node("a"), node("b"), node("c", inputs=reads("a")), node("d", inputs=reads("b")), node("e"), node("f")]
+    edges = [edge("a", "c"), edge("b", "c"), edge("c", "d"), edge("d", "e"), edge("e", "f"), edge("b", "d")]
+    run = model(workflow(nodes, edges))
+    run.succeed(run.ordinal("a"), sized(1_100_000))
+    run.succeed(run.ordinal("b"), sized(1_100_000))
+    run.task(suggest=True)
+    assert under_way(run) == ["c"]
+    assert len(run.histories) == 1
+    run.succeed(run.ordinal("c"), b"{}")
+    run.task(suggest=True)
+    assert under_way(run) == ["d"]
+    run.succeed(run.ordinal("d"), b"{}")
+    run.task(suggest=True)
+    assert under_way(run) == ["e"]
+    assert len(run.histories) == 2
+
+
+def test_what_cannot_be_carried_is_not_drained() -> None:
+    # While two large results wait for their readers, the chains beside them go on side by side.
+    nodes = [node("a"), node("b"), *(node(f"{side}{index}") for side in "xy" for index in range(3))]
+    late = node("late", inputs=reads("a"))
+    later = node("later", inputs=reads("b"))
+    edges = [edge(f"{side}{index}", f"{side}{index + 1}") for side in "xy" for index in range(2)]
+    edges += [edge("a", "late"), edge("b", "later"), edge("x2", "late"), edge("x2", "later")]
+    run = model(workflow([*nodes, late, later], edges))
+    for node_id in "ab":
+        run.succeed(run.ordinal(node_id), sized(1_100_000))
+    run.task()
+    run.succeed(run.ordinal("x0"), b"{}")
+    run.task(suggest=True)
+    assert sorted(under_way(run)) == ["x1", "y0"]
+    run.succeed(run.ordinal("y0"), b"{}")
+    run.task(suggest=True)
+    assert sorted(under_way(run)) == ["x1", "y1"]
+
+
+def test_core_nodes_do_not_wait_for_room_behind_calls() -> None:
+    run = model(workflow([*(node(f"n{index}") for index in range(100)), node("aside", "core.noop")]))
+    assert "node.completed aside" in run.types
+    assert len(under_way(run)) < 100
+
+
+def test_what_is_held_back_does_not_start_after_a_cancel() -> None:
+    run = model(workflow([node(f"n{index}") for index in range(100)]))
+    started = len(under_way(run))
+    run.request_cancel()
+    run.task()
+    for ordinal in list(run.under_way):
+        if isinstance(run.under_way[ordinal], ScheduleNode):
+            run.succeed(ordinal)
+    run.task()
+    assert run.over
+    assert sum(told.startswith("node.started") for told in run.types) == started
+
+
+# --- what a message holds ---
 
 
 def test_what_one_task_schedules_fits_into_one_message() -> None:
@@ -56,11 +214,9 @@ def test_a_call_that_temporal_cannot_carry_fails_its_node_and_schedules_nothing(
 
 def test_a_run_whose_definition_leaves_no_room_for_its_state_does_not_hand_over() -> None:
     big = {"type": "static", "value": {"text": "x" * 1_200_000}}
-    reads = {"arguments": {"type": "connection", "nodeId": "a", "outputKey": "result"}}
-    definition = workflow([node("a", inputs={"arguments": big}), node("b", inputs=reads)], [edge("a", "b")])
+    definition = workflow([node("a", inputs={"arguments": big}), node("b", inputs=reads("a"))], [edge("a", "b")])
     run = model(definition)
-    result = json.dumps({"text": "y" * (MAX_STATE - 10_000)}).encode()
-    run.succeed(run.ordinal("a"), result)
+    run.succeed(run.ordinal("a"), sized(MAX_INPUT - 1_200_000))
     run.task(suggest=True)
     assert not any(isinstance(command, ContinueAsNew) for command in run.commands)
     assert under_way(run) == ["b"]

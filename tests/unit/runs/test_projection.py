@@ -232,6 +232,13 @@ def _under_way() -> tuple[Projector, TemporalModel]:
     ("closing", "attributes", "last", "says"),
     [
         ("workflow_execution_terminated", {"reason": "operator"}, "run.cancelled", b'"reason":"terminated"'),
+        ("workflow_execution_terminated", {"reason": "over my own limit"}, "run.cancelled", b'"reason":"terminated"'),
+        (
+            "workflow_execution_terminated",
+            {"reason": "Workflow history size exceeds limit.", "identity": "history-service"},
+            "run.failed",
+            b'"code":"storage_limit_exceeded"',
+        ),
         ("workflow_execution_timed_out", {}, "run.failed", b'"code":"run_timeout"'),
         ("workflow_execution_canceled", {}, "run.cancelled", b'"durationMs":2000'),
         ("workflow_execution_failed", {}, "run.failed", b'"code":"internal_error"'),
@@ -298,6 +305,15 @@ def test_a_timer_that_the_machine_never_started_is_named() -> None:
 
 def test_an_answer_to_nothing_is_named() -> None:
     assert _foreign(event(10, "activity_task_completed", BEGINNING, scheduled_event_id=99, result=[b"{}"])) == 10
+
+
+def test_a_result_that_is_no_json_text_is_named() -> None:
+    projector, run = _under_way()
+    broken = event(
+        10, "activity_task_completed", BEGINNING, scheduled_event_id=run.histories[0][-1].event_id, result=[b'{"a":']
+    )
+    with pytest.raises(ProjectionError, match="event 10: the activity's result is no JSON text"):
+        projector.feed(broken)
 
 
 @pytest.mark.parametrize("closing", ["workflow_execution_completed", "workflow_execution_continued_as_new"])

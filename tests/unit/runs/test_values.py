@@ -77,10 +77,16 @@ def test_an_absent_value_meets_no_comparison(condition: str) -> None:
         ("contains", b'"1"', b"1", False),
         ("regex", b'"order 77"', b'"[0-9]+$"', True),
         ("regex", b"77", b'"[0-9]+"', False),
+        ("regex", b'"a\\ud800b"', b'"^a.b$"', True),
+        ("regex", b'"Z\\u00fcrich"', b'"(?i)^z\\\\pL+$"', True),
     ],
 )
 def test_contains_and_regex(condition: str, left: bytes, right: bytes, expected: bool) -> None:
     assert values.holds(condition, left, right) is expected
+
+
+def test_a_pattern_takes_time_that_grows_with_the_text_alone() -> None:
+    assert not values.holds("regex", b'"%b!"' % (b"a" * 100_000), b'"^(a+)+$"')
 
 
 def test_a_value_is_cut_out_by_its_path_as_it_is_spelled() -> None:
