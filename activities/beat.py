@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -56,18 +56,18 @@ class Beat:
     """Beats for the activity that runs in the current task.
 
     Args:
-        record: JSON text; what a workflow is to know if this is the last that is heard of the attempt.
+        record: Makes the JSON text of what a workflow is to know if this is the last that is heard of the attempt.
+            Called with the first beat: most calls end before one is due.
         grace: Seconds that a call under way is given when the worker shuts down.
 
     Attributes:
         cancelled: Whether the answer to a beat said that the call is cancelled; the call was then cut short.
     """
 
-    def __init__(self, record: bytes, *, grace: float) -> None:
-        self._record = RawValue(json_payload(record))
-        self._handle: AsyncActivityHandle = activity.client().get_async_activity_handle(
-            task_token=activity.info().task_token
-        )
+    def __init__(self, record: Callable[[], bytes], *, grace: float) -> None:
+        self._make_record = record
+        self._record: RawValue | None = None
+        self._handle: AsyncActivityHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._grace = grace
         self._call: asyncio.Task[Any] | None = None
@@ -98,7 +98,7 @@ class Beat:
             ClaimRefusedError: Nothing may be sent.
         """
         try:
-            await self._handle.heartbeat(self._record)
+            await self._tell()
         except AsyncActivityCancelledError:
             # Temporal has stored the claim all the same (measured): without this it would stand for a request sent.
             await self._withdraw()
@@ -135,9 +135,18 @@ class Beat:
                 # It ended in the same moment, which is worth more than that it was to be cut short.
                 return under_way.result()
 
+    async def _tell(self, record: RawValue | None = None) -> None:
+        """One acknowledged beat: the record, unless another is given."""
+        if self._handle is None:
+            token = activity.info().task_token
+            self._handle = activity.client().get_async_activity_handle(task_token=token)
+        if self._record is None:
+            self._record = RawValue(json_payload(self._make_record()))
+        await self._handle.heartbeat(record or self._record)
+
     async def _withdraw(self) -> None:
         try:
-            await self._handle.heartbeat(RawValue(json_payload(WITHDRAWN)))
+            await self._tell(RawValue(json_payload(WITHDRAWN)))
         except (AsyncActivityCancelledError, RPCError):
             # A beat that raises is recorded too; one for an attempt that is gone has nothing to correct.
             return
@@ -150,7 +159,7 @@ class Beat:
 
     async def _beat(self) -> None:
         try:
-            await self._handle.heartbeat(self._record)
+            await self._tell()
         except AsyncActivityCancelledError:
             self._give_up(cancelled=True)
         except RPCError as error:

@@ -120,17 +120,20 @@ class Calls:
         self, request: CallRequest, arguments: bytes | None, retry: RetryPolicy, *, repeat_safe: bool
     ) -> Exchange:
         """Send, under a claim where a repeat would not be safe; say what is known when the call is given up."""
-        claim = jsontext.encode(
-            {
-                "delivery": Delivery.UNKNOWN.value,
-                "repeatSafe": repeat_safe,
-                "retry": {"attempts": retry.attempts, "maxWait": retry.max_wait, "total": retry.total},
-                "serverId": request.server_id,
-                "method": METHODS[request.method],
-                "name": request.name,
-                "attempt": request.attempt,
-            }
-        )
+
+        def claim() -> bytes:
+            return jsontext.encode(
+                {
+                    "delivery": Delivery.UNKNOWN.value,
+                    "repeatSafe": repeat_safe,
+                    "retry": {"attempts": retry.attempts, "maxWait": retry.max_wait, "total": retry.total},
+                    "serverId": request.server_id,
+                    "method": METHODS[request.method],
+                    "name": request.name,
+                    "attempt": request.attempt,
+                }
+            )
+
         async with Beat(claim, grace=self._settings.worker.shutdown_grace) as beat:
             try:
                 if not repeat_safe:

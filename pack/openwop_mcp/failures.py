@@ -167,6 +167,8 @@ def read(failure: temporalio.api.failure.v1.Failure) -> CallFailure:
         payloads = info.details.payloads
         head = _facts(payloads[0].data) if payloads else None
         if head is not None:
+            # A refusal of workflow code has no code among its facts: it is the type.
+            head.setdefault("code", info.type)
             return _written(failure.message, payloads[0].data, head, payloads[1].data if len(payloads) > 1 else None)
         return CallFailure(
             code="internal_error",

@@ -34,6 +34,9 @@ NAMED_BY = {"tools/call": "name", "resources/read": "uri"}
 MAY_BE_ANNOTATED = re.compile(rb"x-mcp-header|\\u")
 """Whether a schema's text can name a header, plainly or with escapes. Most cannot, and are not decoded."""
 
+MAX_HEADERS_KEPT = 256
+"""Tools and resources whose headers are kept at once: more than one server's usual tools, and little memory."""
+
 MAX_PAGES = 100
 """Pages read to find one tool's definition after a header mismatch; a list that does not end is a server's fault."""
 
@@ -104,6 +107,7 @@ class McpClient:
         self._redactor = Redactor(value for _, value in static_headers)
         self._clock = clock
         self._ids = itertools.count(1)
+        self._made_headers: dict[tuple[str, str | None], httpx.Headers] = {}
         self._header_params: dict[str, list[params.HeaderParam]] = {}
         self._discovered: _Discovered | None = None
 
@@ -209,11 +213,10 @@ class McpClient:
             client_info=self._client_info,
             capabilities=CLIENT_CAPABILITIES,
         )
-        name = _named(method, members)
         try:
             answer = await self._transport.post(
                 self._url,
-                [*self._static_headers, *headers.standard(revisions.MODERN, method, name=name), *extra],
+                self._headers(method, _named(method, members), extra),
                 body,
                 timeouts=self._timeouts if timeout is None else self._timeouts.narrowed(timeout),
                 sizes=self._sizes,
@@ -230,6 +233,16 @@ class McpClient:
             self._redactor.clean(error)
             raise
         return Exchange(result, revisions.MODERN, answer.status)
+
+    def _headers(self, method: str, name: str | None, extra: Sequence[tuple[str, str]]) -> httpx.Headers:
+        """All headers of a request. Those of a method and name are kept: making them costs as much as the request."""
+        made = self._made_headers.get((method, name))
+        if made is None:
+            if len(self._made_headers) >= MAX_HEADERS_KEPT:
+                self._made_headers.clear()
+            made = httpx.Headers([*self._static_headers, *headers.standard(revisions.MODERN, method, name=name)])
+            self._made_headers[method, name] = made
+        return httpx.Headers([*made.multi_items(), *extra]) if extra else made
 
     def _left(self, timeout: float | None, began: float) -> float:
         """Seconds left of a call that needs more than one request: they share its total limit."""

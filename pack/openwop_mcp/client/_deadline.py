@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from openwop_mcp.config import Timeouts
 from openwop_mcp.effects.delivery import Delivery
@@ -16,33 +16,54 @@ __all__ = ("Deadline",)
 class Deadline:
     """One timer for a whole request, moved from phase to phase and never past the total limit.
 
-    Enter it around the request; leave it with :class:`TimeLimitError` when the running limit fires.
+    Enter it around the request; leave it with :class:`TimeLimitError` when the running limit fires. The timer is looked
+    at when it fires and not moved at every phase, since nearly every request ends long before.
 
     Attributes:
         connected: Whether a connection was there to write to: before that nothing can have been sent.
     """
 
-    __slots__ = ("_end", "_limit", "_limits", "_loop", "_seconds", "_timeout", "connected")
+    __slots__ = (
+        "_before",
+        "_due",
+        "_end",
+        "_fired",
+        "_handle",
+        "_limit",
+        "_limits",
+        "_loop",
+        "_seconds",
+        "_task",
+        "connected",
+    )
 
     def __init__(self, limits: Timeouts) -> None:
         self._loop = asyncio.get_running_loop()
         self._limits = limits
         self._end = self._loop.time() + limits.total
-        self._timeout = asyncio.timeout(None)
+        self._due = self._end
         self._limit, self._seconds = "total", limits.total
+        self._handle: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[Any] | None = None
+        self._before = 0
+        self._fired = False
         self.connected = False
 
     async def __aenter__(self) -> Self:
-        await self._timeout.__aenter__()
+        self._task = asyncio.current_task()
+        assert self._task is not None
+        self._before = self._task.cancelling()
         self._run("connect", self._limits.connect)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            await self._timeout.__aexit__(kind, error, trace)
-        except TimeoutError:
+        self.answered()
+        # As in asyncio.timeout: a cancellation from elsewhere at the same time goes first.
+        if self._fired and self._task is not None and self._task.uncancel() <= self._before:
+            if kind is not asyncio.CancelledError:
+                return
             raise TimeLimitError(
                 f"no answer: the '{self._limit}' limit of {self._seconds:g} s ran out"
                 f" (setting servers.<id>.timeouts.{self._limit}, or the call's own timeout)",
@@ -62,11 +83,27 @@ class Deadline:
 
     def answered(self) -> None:
         """The verdict is known: what is still read has a bound of its own."""
-        self._timeout.reschedule(None)
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
 
     def _run(self, limit: str, seconds: float) -> None:
-        when = self._loop.time() + seconds
-        if when > self._end:
-            when, limit, seconds = self._end, "total", self._limits.total
-        self._limit, self._seconds = limit, seconds
-        self._timeout.reschedule(when)
+        due = self._loop.time() + seconds
+        if due > self._end:
+            due, limit, seconds = self._end, "total", self._limits.total
+        self._limit, self._seconds, self._due = limit, seconds, due
+        if self._handle is None or self._handle.when() > due:
+            self._arm()
+
+    def _arm(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+        self._handle = self._loop.call_at(self._due, self._look)
+
+    def _look(self) -> None:
+        self._handle = None
+        if self._loop.time() < self._due:
+            self._arm()
+        elif self._task is not None:
+            self._fired = True
+            self._task.cancel()

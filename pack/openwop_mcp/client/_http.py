@@ -12,7 +12,7 @@ import logging
 import os
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -140,7 +140,7 @@ class HttpTransport:
     async def post(
         self,
         url: httpx.URL,
-        headers: Sequence[tuple[str, str]],
+        headers: httpx.Headers,
         body: bytes,
         *,
         timeouts: Timeouts,
@@ -192,16 +192,18 @@ def _session(context: ssl.SSLContext) -> Callable[[], aiohttp.ClientSession]:
     return make
 
 
-def _request(url: httpx.URL, headers: Sequence[tuple[str, str]], body: bytes) -> httpx.Request:
+def _request(url: httpx.URL, headers: httpx.Headers, body: bytes) -> httpx.Request:
     if len(body) <= LARGE_BODY:
-        return httpx.Request("POST", url, headers=list(headers), content=body)
+        return httpx.Request("POST", url, headers=headers, content=body)
 
     async def pieces() -> AsyncIterator[bytes]:
         for start in range(0, len(body), PIECE):
             yield body[start : start + PIECE]
 
     # With its length given it is not sent chunked, which not every server takes.
-    return httpx.Request("POST", url, headers=[*headers, ("Content-Length", str(len(body)))], content=pieces())
+    headers = httpx.Headers(headers)
+    headers["Content-Length"] = str(len(body))
+    return httpx.Request("POST", url, headers=headers, content=pieces())
 
 
 async def _read(
