@@ -19,8 +19,8 @@ from openwop_mcp.embedded import embedded_temporal
 RESULTS = Path(__file__).resolve().parent / "results"
 
 SHAPES = (
-    Shape("Fan-out of 100 calls in one workflow", workflows=3, calls=100, fan_out=True),
-    Shape("100 calls in sequence in one workflow", workflows=1, calls=100, fan_out=False),
+    Shape("Fan-out of 100 calls in one workflow", workflows=6, calls=100, fan_out=True),
+    Shape("100 calls in sequence in one workflow", workflows=2, calls=100, fan_out=False),
     Shape("50 workflows of ten calls in sequence", workflows=50, calls=10, fan_out=False, together=True),
 )
 """Few workflows with many calls: a workflow of one call costs the Temporal server so much that nothing else shows."""
