@@ -85,7 +85,7 @@ def escape(text: str, *, multiline: bool = False) -> str:
 
 
 def json_for(stream: TextIO, data: bytes) -> str:
-    r"""JSON text for ``stream``: as it stands, or, on a terminal, of equal value with ``\uXXXX`` escapes.
+    r"""JSON text for ``stream``: as it stands, or, on a terminal, of equal value with escapes (``\u202e``).
 
     Args:
         stream: Where the text will be written.

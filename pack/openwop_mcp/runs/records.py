@@ -272,13 +272,5 @@ def run_failure(event: temporalio.api.history.v1.HistoryEvent) -> tuple[str, str
         return "run_timeout", "the workflow ran out of its time", b"{}"
     if not event.HasField("workflow_execution_failed_event_attributes"):
         return None
-    failure = event.workflow_execution_failed_event_attributes.failure
-    info = failure.application_failure_info
-    details = info.details.payloads[0].data if info.details.payloads else b""
-    try:
-        # A call's failure that nobody caught has the call's code for its type, and its facts beside it.
-        if jsontext.member(details, "delivery") is not None:
-            return info.type, failure.message, details
-    except jsontext.JsonTextError:
-        pass
-    return "internal_error", f"{info.type}: {failure.message}" if info.type else failure.message, b"{}"
+    failure = failures.read(event.workflow_execution_failed_event_attributes.failure)
+    return failure.code, failure.message, failure.details
