@@ -1,11 +1,12 @@
-# Every target that runs something depends on `setup`, which does nothing when the environment is up to date.
+# Every target that runs something depends on `setup`, which does nothing when the environment is up to date. What only
+# tests run (a Node.js, real MCP servers, the conformance suite) comes by `tools`, which does nothing either then.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SOURCES := pack activities workflows worker.py examples benchmarks tests
 
-.PHONY: setup demo test check format schemas bench lock clean
+.PHONY: setup tools demo test conformance check format schemas bench lock clean
 
 setup: $(STAMP)
 
@@ -15,11 +16,17 @@ $(STAMP): requirements/dev.txt pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	touch $(STAMP)
 
+tools: setup
+	$(BIN)/python -m tests.support.tools
+
 demo: setup
 	$(BIN)/python worker.py demo
 
-test: setup
+test: tools
 	$(BIN)/python -m pytest
+
+conformance: tools
+	$(BIN)/python -m tests.conformance
 
 check: setup
 	$(BIN)/ruff format --check $(SOURCES)
@@ -42,6 +49,10 @@ lock:
 	  pyproject.toml --extra worker --output-file requirements/runtime.txt
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
 	  pyproject.toml --extra worker --group dev --constraints requirements/runtime.txt --output-file requirements/dev.txt
+	for name in node servers legacy; do \
+	  uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
+	    requirements/$$name.in --output-file requirements/$$name.txt || exit 1; \
+	done
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .tools .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

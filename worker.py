@@ -584,15 +584,15 @@ async def with_server(
     """Ask a server directly, outside any workflow: for what has no effect."""
     # Here for the same reason as in `running_worker`.
     from activities.perform import CLIENT_INFO
-    from openwop_mcp.client import HttpTransport, McpClient
+    from openwop_mcp.client import Clients
 
     server = settings.server(server_id, settings.worker.tenant)
     if server is None:
         unknown = UnknownServerError(server_id)
         raise CommandError(f"{unknown}{no_file(config)}", code=unknown.code)
-    async with HttpTransport() as transport:
-        client = McpClient.of(server, settings.limits, transport, client_info=CLIENT_INFO, environ=os.environ)
-        return Verbatim((await ask(client)).result)
+    alone = settings.model_copy(update={"servers": {server_id: server}})
+    async with Clients(alone, client_info=CLIENT_INFO, environ=os.environ) as clients:
+        return Verbatim((await ask(clients[server_id])).result)
 
 
 async def start(settings: Settings, definition: Definition, inputs: bytes, client: Client | None = None) -> str:

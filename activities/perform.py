@@ -11,6 +11,7 @@ import hashlib
 import importlib.metadata
 import os
 import time
+from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Self
 
@@ -19,7 +20,7 @@ from temporalio import activity
 
 from openwop_mcp import failures, jsontext
 from openwop_mcp.calls import METHODS, CallRequest, record
-from openwop_mcp.client import Exchange, HttpTransport, McpClient, health
+from openwop_mcp.client import CallOptions, Clients, Exchange, McpClient, health
 from openwop_mcp.config import Settings
 from openwop_mcp.effects.decide import RetryPolicy
 from openwop_mcp.effects.delivery import Delivery
@@ -38,6 +39,8 @@ __all__ = ("Calls",)
 CLIENT_INFO = jsontext.encode({"name": "openwop-mcp-pack", "version": importlib.metadata.version("openwop-mcp-pack")})
 """``Implementation`` of this client (MCP 2026-07-28, base protocol, _meta)."""
 
+Sender = Callable[[McpClient, CallRequest, bytes | None, CallOptions], Awaitable[Exchange]]
+
 
 class Calls:
     """Performs calls for one worker process. Enter it before the worker polls, leave it after the worker has stopped.
@@ -48,21 +51,16 @@ class Calls:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._transport = HttpTransport()
-        self._clients: dict[str, McpClient] = {}
+        self._clients = Clients(settings, client_info=CLIENT_INFO, environ=os.environ)
 
     async def __aenter__(self) -> Self:
-        for server_id, server in self._settings.servers.items():
-            self._clients[server_id] = McpClient.of(
-                server, self._settings.limits, self._transport, client_info=CLIENT_INFO, environ=os.environ
-            )
-        await self._transport.__aenter__()
+        await self._clients.__aenter__()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._transport.__aexit__(kind, error, trace)
+        await self._clients.__aexit__(kind, error, trace)
 
     async def perform(self, request: CallRequest, arguments: bytes | None) -> temporalio.api.common.v1.Payload:
         """Perform a call inside an activity.
@@ -159,18 +157,8 @@ class Calls:
                 ) from None
 
     async def _send(self, request: CallRequest, arguments: bytes | None) -> Exchange:
-        client = self._clients[request.server_id]
-        match request.method:
-            case "callTool":
-                return await client.call_tool(
-                    _required(request.name, "name"), _object(arguments), timeout=request.timeout
-                )
-            case "listTools":
-                return await client.list_tools(request.cursor, timeout=request.timeout)
-            case "readResource":
-                return await client.read_resource(_required(request.uri, "uri"), timeout=request.timeout)
-            case _:
-                return await health(client, timeout=request.timeout)
+        options = CallOptions(timeout=request.timeout)
+        return await SENDERS[request.method](self._clients[request.server_id], request, arguments, options)
 
     def _fits(self, result: bytes) -> None:
         limit = self._settings.limits.result_bytes
@@ -203,3 +191,21 @@ def _object(arguments: bytes | None) -> bytes | None:
     if not sound:
         raise InvalidRequestError("'arguments' is not the JSON text of an object", path="arguments")
     return arguments
+
+
+SENDERS: Mapping[str, Sender] = {
+    "callTool": lambda client, asked, given, options: client.call_tool(
+        _required(asked.name, "name"), _object(given), options
+    ),
+    "listTools": lambda client, asked, _, options: client.list_tools(asked.cursor, options),
+    "listResources": lambda client, asked, _, options: client.list_resources(asked.cursor, options),
+    "listResourceTemplates": lambda client, asked, _, options: client.list_resource_templates(asked.cursor, options),
+    "readResource": lambda client, asked, _, options: client.read_resource(_required(asked.uri, "uri"), options),
+    "listPrompts": lambda client, asked, _, options: client.list_prompts(asked.cursor, options),
+    "getPrompt": lambda client, asked, given, options: client.get_prompt(
+        _required(asked.name, "name"), _object(given), options
+    ),
+    "complete": lambda client, _, given, options: client.complete(_object(given) or b"{}", options),
+    "serverHealth": lambda client, _, __, options: health(client, options),
+}
+"""What each host method asks of a client, with the arguments that travel beside the request."""

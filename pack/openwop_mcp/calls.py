@@ -12,6 +12,7 @@ import temporalio.api.common.v1
 
 from openwop_mcp import jsontext
 from openwop_mcp.effects.decide import RetryPolicy
+from openwop_mcp.errors import InvalidRequestError
 from openwop_mcp.failures import json_payload
 from openwop_mcp.verbatim import Verbatim
 
@@ -22,6 +23,7 @@ __all__ = (
     "METHODS",
     "NO_ARGUMENTS",
     "CallRequest",
+    "completion",
     "record",
     "recorded",
 )
@@ -32,7 +34,12 @@ DEFAULT_TASK_QUEUE = "openwop-mcp"
 METHODS: Mapping[str, str] = {
     "callTool": "tools/call",
     "listTools": "tools/list",
+    "listResources": "resources/list",
+    "listResourceTemplates": "resources/templates/list",
     "readResource": "resources/read",
+    "listPrompts": "prompts/list",
+    "getPrompt": "prompts/get",
+    "complete": "completion/complete",
     "serverHealth": "server/discover",
 }
 """Host method (OpenWOP v2, host services) to MCP method."""
@@ -53,13 +60,13 @@ METADATA_PREFIX = "openwop-mcp."
 
 @dataclass(frozen=True, slots=True)
 class CallRequest:
-    """What is asked of a server. Arguments travel beside it, as JSON text of their own.
+    """What is asked of a server. Arguments, or a :func:`completion`, travel beside it as JSON text of their own.
 
     Attributes:
         method: Host method, a key of :data:`METHODS`.
         server_id: The server, by its id in the settings.
-        name: Tool name (``callTool``).
-        cursor: Cursor of the page (``listTools``); the empty string is a cursor.
+        name: Name of the tool (``callTool``) or prompt (``getPrompt``).
+        cursor: Cursor of the page (the ``list…`` methods); the empty string is a cursor.
         uri: Resource (``readResource``).
         tenant: Tenant of the caller; None means the worker's own.
         idempotency_key: The author's business key.
@@ -122,6 +129,26 @@ class CallRequest:
             retry=retry and RetryPolicy(retry["attempts"], retry["maxWait"], retry["total"]),
             attempt=value.get("attempt", 1),
         )
+
+
+def completion(ref: bytes | None, argument: bytes | None, context: bytes | None) -> bytes:
+    """Put together what ``complete`` is given in place of arguments: the params of ``completion/complete``.
+
+    Args:
+        ref: JSON text of a ``PromptReference`` or ``ResourceTemplateReference`` (MCP 2026-07-28, completion).
+        argument: JSON text of ``{"name": …, "value": …}``.
+        context: JSON text of ``{"arguments": {…}}``; None leaves it out.
+
+    Raises:
+        InvalidRequestError: A part is missing or no object. What stands inside them is for the server to judge.
+    """
+    parts = [("ref", ref), ("argument", argument), *([] if context is None else [("context", context)])]
+    params: list[tuple[str, bytes]] = []
+    for name, part in parts:
+        if part is None or jsontext.kind(part) != "object":
+            raise InvalidRequestError(f"'{name}' is {'missing' if part is None else 'not an object'}", path=name)
+        params.append((name, part))
+    return jsontext.build(params)
 
 
 def record(data: bytes, provenance: Mapping[str, str]) -> temporalio.api.common.v1.Payload:

@@ -16,7 +16,7 @@ import tomllib
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args, get_origin
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -30,9 +30,11 @@ from pydantic import (
     ValidationInfo,
     model_validator,
 )
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from openwop_mcp.effects.decide import RetryPolicy
+from openwop_mcp.protocol.revisions import LEGACY, MODERN
 from openwop_mcp.terminal import escape
 
 __all__ = (
@@ -43,7 +45,9 @@ __all__ = (
     "HeaderCredential",
     "Host",
     "Key",
+    "KeyRef",
     "Limits",
+    "OAuth",
     "Retry",
     "SecretRef",
     "Server",
@@ -53,6 +57,7 @@ __all__ = (
     "Timeouts",
     "ToolPolicy",
     "Worker",
+    "fields",
     "load",
 )
 
@@ -94,8 +99,10 @@ TRANSPORT_HEADERS = frozenset(
 
 NAMED_NOT_WRITTEN = 'a credential is named, never written: { env = "NAME" } or { file = "PATH" }'
 CREDENTIAL_FORMS = (
-    'credential = { bearer = { env = "NAME" } } or { header = { name = "X-Api-Key", value = { env = "NAME" } } }'
+    'credential = { bearer = { env = "NAME" } } or { header = { name = "X-Api-Key", value = { env = "NAME" } } } '
+    'or { oauth = { grant = "client_credentials", client_id = "...", client_secret = { env = "NAME" } } }'
 )
+COMMAND_FORM = 'command = ["mcp-server-time"]'
 _LOOKS_LIKE_CREDENTIAL = re.compile(
     r"auth|bearer|cookie|(api|access).?key|credential|headers?|passw|secret|token", re.IGNORECASE
 )
@@ -115,6 +122,11 @@ MAX_PORT = 65535
 
 class SettingsError(Exception):
     """The settings cannot be used. The message has one line for each fault: where, which key, what to write."""
+
+
+def fields(table: type[BaseModel]) -> dict[str, FieldInfo]:
+    """The keys of a table as they are written, each with its field."""
+    return {field.alias or name: field for name, field in table.model_fields.items()}
 
 
 def _fault(message: str) -> PydanticCustomError:
@@ -183,6 +195,7 @@ def _not_empty(values: tuple[str, ...]) -> tuple[str, ...]:
 
 
 Text = Annotated[str, StringConstraints(min_length=1)]
+VariableName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 Tenant = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,128}$")]
 TenantOrAll = Annotated[str, StringConstraints(pattern=r"^(\*|[A-Za-z0-9._-]{1,128})$")]
 ServerId = Annotated[str, AfterValidator(_server_id)]
@@ -206,6 +219,8 @@ class _Table(BaseModel):
 
 class SecretRef(_Table):
     """Where a secret is: a variable of the environment or a file. The secret itself is read when it is needed."""
+
+    one_line: ClassVar[bool] = True
 
     env: Text | None = Field(None, description='the name of an environment variable, as in { env = "NAME" }')
     file: Text | None = Field(None, description='the path of a file, as in { file = "PATH" }')
@@ -237,7 +252,7 @@ class SecretRef(_Table):
         secret = self._from_file(self.file) if self.file is not None else self._from_environment(environ)
         if len(secret) < MIN_SECRET:
             raise SettingsError(f"the secret has under {MIN_SECRET} characters: use a longer one")
-        if _HEADER_VALUE.fullmatch(secret) is None:
+        if self.one_line and _HEADER_VALUE.fullmatch(secret) is None:
             raise SettingsError(
                 "the secret holds characters that a header cannot carry (a line break, a space at an end, non-ASCII): "
                 "store the bare secret"
@@ -263,6 +278,54 @@ class SecretRef(_Table):
             ) from None
 
 
+class KeyRef(SecretRef):
+    """Where a private key is, as PEM."""
+
+    one_line: ClassVar[bool] = False
+
+
+class OAuth(_Table):
+    """How a token is had from the server's authorization server (MCP 2026-07-28, authorization)."""
+
+    grant: Literal["client_credentials", "authorization_code", "jwt_bearer"] = Field(
+        description='"client_credentials", "authorization_code" or "jwt_bearer"'
+    )
+    """A machine's own credentials, what a person obtained with `login`, or an assertion that a platform issued."""
+
+    client_id: Text | None = Field(None, description='what the authorization server calls us, as in client_id = "pack"')
+    client_secret: SecretRef | None = Field(
+        None, description='client_secret = { env = "NAME" } or client_secret = { file = "PATH" }'
+    )
+    private_key: KeyRef | None = Field(None, description='a PEM file, as in private_key = { file = "PATH" }')
+    assertion: SecretRef | None = Field(None, description='a JWT, as in assertion = { file = "PATH" }')
+    """Read anew for each token, since platforms rotate the file."""
+
+    scope: Text | None = Field(None, description='scopes with spaces between them, as in scope = "read write"')
+    issuer: Text | None = Field(None, description='the only issuer to trust, as in issuer = "https://auth.example.org"')
+    token_auth: Literal["client_secret_basic", "client_secret_post", "private_key_jwt", "none"] | None = Field(
+        None, description='"client_secret_basic", "client_secret_post", "private_key_jwt" or "none"'
+    )
+    client_metadata_url: Annotated[str, AfterValidator(_url)] | None = Field(
+        None,
+        description='where our client metadata document is, as in client_metadata_url = "https://example.org/pack.json"',
+    )
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        proofs = [self.client_secret is not None, self.private_key is not None]
+        if self.grant == "client_credentials" and (self.client_id is None or sum(proofs) != 1):
+            raise _fault("client_credentials needs client_id and one of client_secret and private_key: write them")
+        if self.grant == "jwt_bearer" and self.assertion is None:
+            raise _fault('jwt_bearer needs the JWT: write assertion = { file = "PATH" }')
+        if self.grant != "jwt_bearer" and self.assertion is not None:
+            raise _fault('assertion belongs to grant = "jwt_bearer": take it out, or change the grant')
+        if sum(proofs) > 1:
+            raise _fault("write one of client_secret and private_key")
+        if any(proofs) and self.client_id is None:
+            raise _fault("a secret or key without client_id is nobody's: write client_id")
+        return self
+
+
 class HeaderCredential(_Table):
     """A credential that goes into a header of its own."""
 
@@ -277,6 +340,7 @@ class Credential(_Table):
     header: HeaderCredential | None = Field(
         None, description='header = { name = "X-Api-Key", value = { env = "NAME" } }'
     )
+    oauth: OAuth | None = Field(None, description='a table, as in oauth = { grant = "client_credentials", ... }')
 
     @model_validator(mode="before")
     @classmethod
@@ -290,20 +354,21 @@ class Credential(_Table):
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
-        if (self.bearer is None) == (self.header is None):
+        if sum(kind is not None for kind in (self.bearer, self.header, self.oauth)) != 1:
             raise _fault(f"write one of {CREDENTIAL_FORMS}")
         return self
 
-    def as_header(self, environ: Mapping[str, str]) -> tuple[str, str]:
-        """The header that carries the credential: name and value.
+    def as_header(self, environ: Mapping[str, str]) -> tuple[str, str] | None:
+        """The header that carries the credential, name and value; None where it is a token that has to be fetched.
 
         Raises:
             SettingsError: If the secret cannot be had any more.
         """
         if self.header is not None:
             return self.header.name, self.header.value.reveal(environ)
-        assert self.bearer is not None
-        return "Authorization", f"Bearer {self.bearer.reveal(environ)}"
+        if self.bearer is not None:
+            return "Authorization", f"Bearer {self.bearer.reveal(environ)}"
+        return None
 
 
 # --- tables ---------------------------------------------------------------------------------------------------------
@@ -454,14 +519,41 @@ class ToolPolicy(_Table):
 class Server(_Table):
     """An MCP server, who may use it, and what the host knows of its tools."""
 
-    url: Annotated[str, AfterValidator(_url)] = Field(
-        description='the address of its endpoint, as in url = "https://example.org/mcp"'
+    url: Annotated[str, AfterValidator(_url)] | None = Field(
+        None, description='the address of its endpoint, as in url = "https://example.org/mcp"'
     )
+    command: Annotated[tuple[Text, ...], AsTuple, NotEmpty] | None = Field(
+        None, description=f"a program and its arguments, as in {COMMAND_FORM}"
+    )
+    """A server of this machine, over standard input and output; run as it stands, without a shell."""
+
+    environment: dict[VariableName, SecretRef] = Field(
+        default={}, description='variables for the command, as in environment = { API_TOKEN = { env = "NAME" } }'
+    )
+    """Beside what every program needs (PATH, HOME and the like). Nothing else of the worker's environment is passed on:
+    it holds the credentials of other servers."""
+
     tenants: Annotated[tuple[TenantOrAll, ...], AsTuple, NotEmpty] = Field(
         ("*",), description='tenants = ["*"], or their names: 1 to 128 of A-Z a-z 0-9 . _ - each'
     )
     network: Literal["public", "private", "any"] = Field("public", description='"public", "private" or "any"')
     """Where its address must lie, so that a name cannot lead a call into the operator's own network."""
+
+    minimum_revision: Literal["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26"] = Field(
+        "2026-07-28",
+        description=", ".join(f'"{revision}"' for revision in (MODERN, *LEGACY[:-1])) + f' or "{LEGACY[-1]}"',
+    )
+    """The oldest revision of MCP to speak with it. Older ones are spoken only if asked for."""
+
+    validate_schemas: Literal["off", "warn", "refuse"] = Field(
+        "warn", alias="validate", description='"off", "warn" or "refuse"'
+    )
+    """What arguments that break a tool's input schema lead to, where a page with the tool is at hand."""
+
+    log_level: Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"] | None = Field(
+        None, description='"debug", "info", "notice", "warning", "error", "critical", "alert" or "emergency"'
+    )
+    """From which level on the server may send log messages with an answer; they go to the worker's log."""
 
     credential: Credential | None = Field(None, description=CREDENTIAL_FORMS)
     timeouts: Timeouts = Field(Timeouts(), description="a table, as in timeouts = { connect = 5, total = 300 }")
@@ -469,6 +561,18 @@ class Server(_Table):
     tools: dict[Text, ToolPolicy] = Field(
         default={}, description='tables by tool name or glob, as in [servers.ID.tools."get_*"]'
     )
+
+    @model_validator(mode="after")
+    def _one_transport(self) -> Self:
+        if (self.url is None) == (self.command is None):
+            raise _fault(f'write one of url = "https://example.org/mcp" and {COMMAND_FORM}')
+        if self.command is not None and self.credential is not None:
+            raise _fault(
+                'a command takes credentials from its environment: write environment = { NAME = { env = "NAME" } }'
+            )
+        if self.url is not None and self.environment:
+            raise _fault("environment belongs to a command: take it out")
+        return self
 
     def policy(self, tool: str) -> ToolPolicy:
         """The policy of a tool: each field from the most specific entry that has it.
@@ -621,7 +725,7 @@ def _step(container: Any, annotation: Any, segment: str) -> tuple[str | int, Any
             return int(segment), arguments[0] if kind is tuple else None
         return len(container), None
     if isinstance(kind, type) and issubclass(kind, BaseModel):
-        field = kind.model_fields.get(segment.lower())
+        field = fields(kind).get(segment.lower())
         return segment.lower(), field.annotation if field is not None else None
     value = arguments[1] if kind is dict else None
     return _name(container, segment), value
@@ -713,7 +817,7 @@ def _model_at(where: Place) -> tuple[type[BaseModel], str | None]:
         kind, arguments = _shape(annotation)
         if isinstance(kind, type) and issubclass(kind, BaseModel):
             table = kind
-            field = kind.model_fields.get(str(key))
+            field = fields(kind).get(str(key))
             if field is None:
                 return table, None
             annotation, description = field.annotation, field.description
@@ -739,12 +843,12 @@ def _what(where: Place, detail: ErrorDetails) -> str:
 def _unknown(key: str, table: type[BaseModel]) -> str:
     if table is SecretRef:
         return f"unknown key: {NAMED_NOT_WRITTEN}"
-    close = difflib.get_close_matches(key.lower(), table.model_fields, n=1)
+    close = difflib.get_close_matches(key.lower(), fields(table), n=1)
     if close:
         return f'unknown key: write "{close[0]}"'
     if table in {Server, Credential} and _LOOKS_LIKE_CREDENTIAL.search(key):
         return f"unknown key: a credential is named, never written: write {CREDENTIAL_FORMS}"
-    return f"unknown key: the keys here are {', '.join(table.model_fields)}"
+    return f"unknown key: the keys here are {', '.join(fields(table))}"
 
 
 # --- faults of TOML itself
@@ -799,7 +903,7 @@ def _key_near(lines: Sequence[str]) -> Place:
         return header
     place = (*header, *key[1].split("."))
     # What looks like a key may be a line of a value, so only names of ours are repeated, and ids where a table follows.
-    if str(place[-1]) in _model_at(place)[0].model_fields or (place[:-1] == ("servers",) and key[2]):
+    if str(place[-1]) in fields(_model_at(place)[0]) or (place[:-1] == ("servers",) and key[2]):
         return place
     return header
 

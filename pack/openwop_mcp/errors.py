@@ -7,9 +7,11 @@ The tree::
     ├── InvalidRequestError         validation_error             what the caller asked for cannot be sent
     ├── RpcError                    mcp_error                    the server answered with a JSON-RPC error
     ├── NoCommonRevisionError       interop_version_unsupported  no revision both sides speak
+    ├── EgressDeniedError           egress_denied                an address outside the server's network setting
     ├── ResultTooLargeError         storage_limit_exceeded       an answer (or an argument) over the ceiling
     ├── RateLimitedError            rate_limited                 429
     └── UpstreamError               upstream_unavailable         no usable answer
+        ├── AuthorizationError      no token that the server takes
         ├── ConnectError            nothing was sent
         ├── ConnectionLostError     the connection broke after the request had left
         ├── TimeLimitError          connect, first_byte, idle or total ran out
@@ -23,13 +25,17 @@ a server sent are bounded where they are made.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from openwop_mcp.effects.delivery import Delivery
+from openwop_mcp.protocol.revisions import LEGACY
 
 __all__ = (
+    "AuthorizationError",
     "ConnectError",
     "ConnectionLostError",
+    "EgressDeniedError",
     "HttpStatusError",
     "InterruptedCallError",
     "InvalidRequestError",
@@ -44,6 +50,8 @@ __all__ = (
     "UpstreamError",
 )
 
+
+_ALLOWED = {"public": "public", "private": "private", "any": "ordinary public and private"}
 
 FIRST_SERVER_ERROR = 500
 """HTTP statuses from here on are the server's fault (RFC 9110, section 15.6)."""
@@ -112,21 +120,49 @@ class RpcError(McpError):
         )
         self.rpc_code = rpc_code
         self.error = error
+        self.http_status = http_status
 
 
 class NoCommonRevisionError(McpError):
-    """Client and server share no revision of MCP."""
+    """Client and server share no revision of MCP that the settings allow.
+
+    Attributes:
+        below_floor: Whether there is one, and it is older than the settings allow.
+    """
 
     code = "interop_version_unsupported"
 
-    def __init__(self, *, requested: str, supported: list[str]) -> None:
-        offered = ", ".join(supported) or "none"
+    def __init__(self, *, requested: str, supported: list[str], floor: str, legacy: bool = False) -> None:
+        older = [revision for revision in supported if revision in LEGACY and revision < floor]
+        self.below_floor = legacy or bool(older)
+        said = f"offers {', '.join(supported)}" if supported else "names no revision"
+        example = max(older, default=LEGACY[-1])
+        allow = f'; it speaks an older one: to allow that, write minimum_revision = "{example}" for servers.<id>'
+        advice = allow if self.below_floor else ""
         super().__init__(
-            f"the server does not speak MCP {requested} (it offers {offered})",
+            f"the server does not speak MCP {requested}, and {said}; the oldest allowed is {floor}{advice}",
             delivery=Delivery.NOT_PROCESSED,
             protocol="mcp",
             requested=requested,
             supported=supported,
+            floor=floor,
+            reason="below-floor" if self.below_floor else "unsupported",
+        )
+
+
+class EgressDeniedError(McpError):
+    """The address that would have been dialled is outside what the server's ``network`` setting allows."""
+
+    code = "egress_denied"
+
+    def __init__(self, *, address: str, reason: str, network: str) -> None:
+        super().__init__(
+            f"the address {address} is {reason}, and this server may only be reached at {_ALLOWED[network]} addresses:"
+            " check its url, or the setting servers.<id>.network",
+            delivery=Delivery.NOT_SENT,
+            address=address,
+            reason=reason,
+            network=network,
         )
 
 
@@ -169,6 +205,36 @@ class UpstreamError(McpError):
         self.retryable = retryable
 
 
+class AuthorizationError(UpstreamError):
+    """There is no token that the server takes, and none can be had as things are.
+
+    Attributes:
+        cause: What stands in the way, one of a closed set of words (``openwop_mcp.client.auth.CAUSES``).
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        cause: str,
+        retryable: bool = False,
+        delivery: Delivery = Delivery.NOT_SENT,
+        oauth_error: str | None = None,
+    ) -> None:
+        super().__init__(message, delivery=delivery, retryable=retryable, authorization=cause, oauthError=oauth_error)
+        self.cause = cause
+
+    def after(self, delivery: Delivery) -> AuthorizationError:
+        """The same error, raised anew for another call of which something else is known."""
+        return AuthorizationError(
+            self.message,
+            cause=self.cause,
+            retryable=self.retryable,
+            delivery=delivery,
+            oauth_error=self.facts.get("oauthError"),
+        )
+
+
 class ConnectError(UpstreamError):
     """Name resolution, TCP or TLS failed; nothing was sent."""
 
@@ -196,7 +262,12 @@ class TimeLimitError(UpstreamError):
 
 
 class HttpStatusError(UpstreamError):
-    """An HTTP status that came without a JSON-RPC answer."""
+    """An HTTP status that came without a JSON-RPC answer.
+
+    Attributes:
+        status: The status.
+        challenges: The values of ``WWW-Authenticate``, as they came.
+    """
 
     def __init__(
         self,
@@ -208,6 +279,7 @@ class HttpStatusError(UpstreamError):
         retry_after: float | None = None,
         excerpt: str | None = None,
         location: str | None = None,
+        challenges: Sequence[str] = (),
     ) -> None:
         super().__init__(
             message,
@@ -221,6 +293,7 @@ class HttpStatusError(UpstreamError):
             location=location,
         )
         self.status = status
+        self.challenges = challenges
 
 
 class MalformedAnswerError(UpstreamError):

@@ -36,11 +36,12 @@ class FakeCall:
     """A call as it arrived.
 
     Attributes:
-        method: Host method: ``callTool``, ``listTools``, ``readResource`` or ``serverHealth``.
+        method: Host method, such as ``callTool``: a key of ``openwop_mcp.calls.METHODS``.
         server_id: The server.
-        subject: The tool or resource, ``""`` where the method has none.
-        arguments: The exact bytes of the arguments, None if there are none.
-        cursor: The page that was asked for (``listTools``).
+        subject: The tool, prompt or resource, ``""`` where the method has none.
+        arguments: The exact bytes of the arguments, None if there are none; for ``complete`` those of an object with
+            ``ref``, ``argument`` and perhaps ``context``.
+        cursor: The page that was asked for (``listTools`` and the other lists).
         idempotency_key: The author's key.
         attempt: 1 for the first.
     """
@@ -65,8 +66,8 @@ Answer = Told | Sequence[Told] | Callable[[FakeCall], Told | Awaitable[Told]]
 class FakeMcp:
     """MCP servers that are not there.
 
-    Give what each tool (by its name) and each resource (by its URI) answers; what the other methods answer stands under
-    their names, ``listTools`` and ``serverHealth``::
+    Give what each tool and prompt (by its name) and each resource (by its URI) answers; what the other methods answer
+    stands under their names, such as ``listTools``, ``complete`` and ``serverHealth``::
 
         mcp = FakeMcp({"weather": {"get_forecast": {"content": [{"type": "text", "text": "rain"}]}}})
         async with (
@@ -76,10 +77,11 @@ class FakeMcp:
             await client.execute_workflow(Order.run, id="1", task_queue="orders")
         assert mcp.calls[0].arguments == b'{"city":"Bern"}'
 
-    A server or tool that is not given is refused as a real one would be, without a retry.
+    A server or tool that is not given is refused as a real one would be, without a retry. Where a tool and a prompt
+    have the same name, give a function: it sees the call's method.
 
     Args:
-        servers: What is answered, by server id and then by tool name, URI or method.
+        servers: What is answered, by server id and then by name, URI or method.
         repeat_safe: Whether a call whose outcome is unknown may be sent again, as the operator's policy would say.
         retry: The retry limits that the operator would have set. The waits between attempts are real timers of the
             workflow: use a time-skipping environment, or none.

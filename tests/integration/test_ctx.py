@@ -62,35 +62,67 @@ def provenance(payload: Any) -> Mapping[str, bytes]:
     return {key.removeprefix("openwop-mcp."): value for key, value in payload.metadata.items() if "." in key}
 
 
-async def test_all_four_methods_record_the_servers_bytes_with_their_provenance(client):
+async def test_each_method_records_the_servers_bytes_with_their_provenance(client):
     handler = modern(
         {
             "tools/call": exact.RESULT,
             "tools/list": exact.PAGE,
+            "resources/list": exact.RESOURCES,
+            "resources/templates/list": exact.TEMPLATES,
             "resources/read": exact.RESOURCE,
+            "prompts/list": exact.PROMPTS,
+            "prompts/get": exact.PROMPT,
+            "completion/complete": exact.COMPLETED,
             "server/discover": exact.DISCOVERED,
         }
     )
+    parts = {name: part.decode() for name, part in exact.COMPLETION.items()}
+    made = {
+        "tools/call": Call("call_tool", ["fake", "echo"], text=exact.ARGUMENTS.decode()),
+        "tools/list": Call("list_tools", ["fake", ""]),
+        "resources/list": Call("list_resources", ["fake", ""]),
+        "resources/templates/list": Call("list_resource_templates", ["fake", "é"]),
+        "resources/read": Call("read_resource", ["fake", "fake://one"]),
+        "prompts/list": Call("list_prompts", ["fake"]),
+        "prompts/get": Call("get_prompt", ["fake", "greet"], text=exact.ARGUMENTS.decode()),
+        "completion/complete": Call(
+            "complete", ["fake"], texts=[parts["ref"], parts["argument"]], context=parts["context"]
+        ),
+        "server/discover": Call("server_health", ["fake"]),
+    }
     async with setting(client, handler) as at:
-        told, history = await at.ask(
-            Call("call_tool", ["fake", "echo"], text=exact.ARGUMENTS.decode()),
-            Call("list_tools", ["fake", ""]),
-            Call("read_resource", ["fake", "fake://one"]),
-            Call("server_health", ["fake"]),
-        )
-        recorded = activity_results(history)
-        health = b'{"state":"reachable","discover":' + exact.DISCOVERED + b"}"
-        assert [payload.data for payload in recorded] == [exact.RESULT, exact.PAGE, exact.RESOURCE, health]
-        assert [one.raw.encode() for one in told] == [payload.data for payload in recorded]
-        assert told[3].code == "reachable"
-        assert len(at.server.requests) == 4
-        assert jsontext.pointer(at.server.requests[0].body, ["params", "arguments"]) == exact.ARGUMENTS
-        assert at.server.requests[1].json["params"]["cursor"] == ""
+        told, history = await at.ask(*made.values())
+        recorded = dict(zip(made, activity_results(history), strict=True))
+        assert {method: payload.data for method, payload in recorded.items()} == {
+            "tools/call": exact.RESULT,
+            "tools/list": exact.PAGE,
+            "resources/list": exact.RESOURCES,
+            "resources/templates/list": exact.TEMPLATES,
+            "resources/read": exact.RESOURCE,
+            "prompts/list": exact.PROMPTS,
+            "prompts/get": exact.PROMPT,
+            "completion/complete": exact.COMPLETED,
+            "server/discover": b'{"state":"reachable","discover":' + exact.DISCOVERED + b"}",
+        }
+        assert [one.raw.encode() for one in told] == [payload.data for payload in recorded.values()]
+        assert told[-1].code == "reachable"
+        assert [request.json["method"] for request in at.server.requests] == list(made)
+        sent = {request.json["method"]: request for request in at.server.requests}
 
-    for payload in recorded:
+    def param(method: str, name: str) -> bytes | None:
+        return jsontext.pointer(sent[method].body, ["params", name])
+
+    assert param("tools/call", "arguments") == param("prompts/get", "arguments") == exact.ARGUMENTS
+    cursors = {method: param(method, "cursor") for method in made if method.endswith("/list")}
+    assert list(cursors.values()) == [b'""', b'""', '"é"'.encode(), None]
+    assert {name: param("completion/complete", name) for name in exact.COMPLETION} == exact.COMPLETION
+
+    for method, payload in recorded.items():
         assert payload.metadata["encoding"] == b"json/plain"
+        assert provenance(payload)["method"] == method.encode()
         assert provenance(payload)["sha256"] == hashlib.sha256(payload.data).hexdigest().encode()
-    told_of_call = dict(provenance(recorded[0]))
+    assert provenance(recorded["prompts/get"])["subject"] == b"greet"
+    told_of_call = dict(provenance(recorded["tools/call"]))
     assert float(told_of_call.pop("duration-ms")) >= 0
     assert told_of_call == {
         "server-id": b"fake",
@@ -101,11 +133,48 @@ async def test_all_four_methods_record_the_servers_bytes_with_their_provenance(c
         "attempt": b"1",
         "sha256": hashlib.sha256(exact.RESULT).hexdigest().encode(),
     }
-    assert [provenance(payload)["method"] for payload in recorded[1:]] == [
-        b"tools/list",
-        b"resources/read",
-        b"server/discover",
-    ]
+
+
+async def test_mappings_complete_as_well_and_what_is_no_object_fails_before_anything_is_scheduled(client):
+    ref = {"type": "ref/resource", "uri": "fake://{which}"}
+    argument = {"name": "which", "value": ""}
+    async with setting(client, modern()) as at:
+        told, history = await at.ask(
+            Call("complete", ["fake", ref, argument]),
+            Call("complete", ["fake", ref], texts=["[]"]),
+            Call("complete", ["fake"], texts=['"greet"', "{}"]),
+            Call("complete", ["fake", ref, argument], context="null"),
+            Call("complete", ["fake", ref], texts=['{"name":']),
+        )
+        (request,) = at.server.requests
+        assert {name: request.json["params"].get(name) for name in exact.COMPLETION} == {
+            "ref": ref,
+            "argument": argument,
+            "context": None,
+        }
+        assert len(scheduled(history)) == 1
+    assert {one.code for one in told[1:]} == {"validation_error"}
+    at_fault = [jsontext.decode(one.facts.encode())["path"] for one in told[1:]]
+    assert at_fault == ["argument", "ref", "context", "argument"]
+
+
+async def test_what_only_reads_is_sent_again_although_the_first_may_have_arrived(client):
+    replies = {
+        method: [result, Reply(headers=[("Content-Type", "application/json")], body=b"x" * 9, abort_after=1)]
+        for method, result in {"prompts/get": exact.PROMPT, "completion/complete": exact.COMPLETED}.items()
+    }
+    handler = modern({method: lambda request: replies[request.json["method"]].pop() for method in replies})
+    async with setting(client, handler) as at:
+        told, history = await at.ask(
+            Call("get_prompt", ["fake", "greet"], retry=(2, 0.0, 0.0)),
+            Call(
+                "complete",
+                ["fake", {"type": "ref/prompt", "name": "greet"}, {"name": "who", "value": "A"}],
+                retry=(2, 0.0, 0.0),
+            ),
+        )
+        assert [one.raw for one in told] == [exact.PROMPT.decode(), exact.COMPLETED.decode()]
+        assert len(scheduled(history)) == len(at.server.requests) == 4
 
 
 async def test_a_mapping_is_sent_with_its_numbers_as_they_are_and_none_at_all_is_absent(client):

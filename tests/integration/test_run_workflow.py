@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -77,32 +78,82 @@ async def test_each_method_records_the_servers_bytes_and_the_event_log_shows_the
         {
             "tools/call": exact.RESULT,
             "tools/list": exact.PAGE,
+            "resources/list": exact.RESOURCES,
+            "resources/templates/list": exact.TEMPLATES,
             "resources/read": exact.RESOURCE,
+            "prompts/list": exact.PROMPTS,
+            "prompts/get": exact.PROMPT,
+            "completion/complete": exact.COMPLETED,
             "server/discover": exact.DISCOVERED,
         },
         as_=as_,
     )
     on = {"serverId": "fake"}
+    first = {"cursor": {"type": "static", "value": ""}}
+    health = b'{"state":"reachable","discover":' + exact.DISCOVERED + b"}"
+    expected = {
+        "call": exact.RESULT,
+        "list-tools": exact.PAGE,
+        "list-resources": exact.RESOURCES,
+        "list-templates": exact.TEMPLATES,
+        "read": exact.RESOURCE,
+        "list-prompts": exact.PROMPTS,
+        "prompt": exact.PROMPT,
+        "complete": exact.COMPLETED,
+        "health": health,
+    }
+    order = list(expected)
     definition = workflow(
         [
             node("call", config={**on, "name": "echo"}),
-            node("list", "community.mcp.list-tools", config=on, inputs={"cursor": {"type": "static", "value": ""}}),
+            node("list-tools", "community.mcp.list-tools", config=on, inputs=first),
+            node("list-resources", "community.mcp.list-resources", config=on, inputs=first),
+            node("list-templates", "community.mcp.list-resource-templates", config=on, inputs=first),
             node("read", "community.mcp.read-resource", config={**on, "uri": "fake://one"}),
+            node(
+                "list-prompts",
+                "community.mcp.list-prompts",
+                config=on,
+                inputs={
+                    "cursor": {"type": "connection", "nodeId": "list-resources", "outputKey": "/result/nextCursor"}
+                },
+            ),
+            node(
+                "prompt",
+                "community.mcp.get-prompt",
+                config={**on, "name": "greet"},
+                inputs={"arguments": {"type": "static", "value": "ARGUMENTS"}},
+            ),
+            node(
+                "complete",
+                "community.mcp.complete",
+                config={**on, "ref": "REF"},
+                inputs={
+                    "argument": {"type": "static", "value": "ARGUMENT"},
+                    "context": {"type": "static", "value": "CONTEXT"},
+                },
+            ),
             node("health", "community.mcp.server-health", config=on),
         ],
-        [edge("call", "list"), edge("list", "read"), edge("read", "health")],
+        [edge(*pair) for pair in itertools.pairwise(order)],
     )
+    text = json.dumps(definition).encode().replace(b'"ARGUMENTS"', exact.PROMPT_ARGUMENTS)
+    for name, part in exact.COMPLETION.items():
+        text = text.replace(b'"%b"' % name.upper().encode(), part)
     async with setting(client, handler) as (pack, server):
-        log, found = await pack.run(definition)
-        health = b'{"state":"reachable","discover":' + exact.DISCOVERED + b"}"
-        expected = [exact.RESULT, exact.PAGE, exact.RESOURCE, health]
-        assert log[-1].type == "run.completed"
-        assert [payload.data for payload in activity_results(found)] == expected
-        for node_id, result in zip(["call", "list", "read", "health"], expected, strict=True):
+        log, found = await pack.run(text)
+        assert log[-1].type == "run.completed", log[-1]
+        assert [payload.data for payload in activity_results(found)] == list(expected.values())
+        for node_id, result in expected.items():
             assert outputs(log, node_id) == b'{"result":' + result + b"}"
         assert jsontext.pointer(log[-1].payload, ["outputs", "health", "result"]) == health
-        assert len(server.requests) == 4
-        assert server.requests[1].json["params"]["cursor"] == ""
+        assert len(server.requests) == len(order)
+        sent = dict(zip(order, (request.body for request in server.requests), strict=True))
+    for node_id in ("list-tools", "list-resources", "list-templates", "list-prompts"):
+        assert jsontext.pointer(sent[node_id], ["params", "cursor"]) == b'""'
+    assert jsontext.pointer(sent["prompt"], ["params", "arguments"]) == exact.PROMPT_ARGUMENTS
+    for name, part in exact.COMPLETION.items():
+        assert jsontext.pointer(sent["complete"], ["params", name]) == part
 
 
 @pytest.mark.parametrize(
@@ -111,17 +162,27 @@ async def test_each_method_records_the_servers_bytes_and_the_event_log_shows_the
         (b'{"method":"callTool","serverId":"fake","name":"echo","arguments":' + exact.ARGUMENTS + b"}", exact.RESULT),
         (b'{"method":"listTools","serverId":"fake","cursor":"\\u00e9"}', exact.PAGE),
         (b'{"method":"readResource","serverId":"fake","uri":"fake://one"}', exact.RESOURCE),
+        (b'{"method":"listPrompts","serverId":"fake","cursor":"\\u00e9"}', exact.PROMPTS),
+        (b'{"method":"getPrompt","serverId":"fake","name":"greet","arguments":' + exact.ARGUMENTS + b"}", exact.PROMPT),
     ],
 )
 async def test_the_conformance_node_takes_each_input_from_the_run(client, inputs, result):
-    handler = modern({"tools/call": exact.RESULT, "tools/list": exact.PAGE, "resources/read": exact.RESOURCE})
+    handler = modern(
+        {
+            "tools/call": exact.RESULT,
+            "tools/list": exact.PAGE,
+            "resources/read": exact.RESOURCE,
+            "prompts/list": exact.PROMPTS,
+            "prompts/get": exact.PROMPT,
+        }
+    )
     async with setting(client, handler) as (pack, server):
         log, found = await pack.run(FIXTURE.read_bytes(), inputs)
         assert log[-1].type == "run.completed"
         assert [payload.data for payload in activity_results(found)] == [result]
         assert jsontext.pointer(log[0].payload, ["inputs"]) == inputs
         (request,) = server.requests
-        assert sent_arguments(request) == (exact.ARGUMENTS if b"callTool" in inputs else None)
+        assert sent_arguments(request) == (exact.ARGUMENTS if b"arguments" in inputs else None)
         assert request.json["params"].get("cursor") == ("é" if b"cursor" in inputs else None)
 
 

@@ -90,7 +90,13 @@ async def test_an_authors_workflow_makes_calls_in_the_sandbox_without_a_warning(
         Call("call_tool", ["fake", "echo"], text=exact.ARGUMENTS.decode()),
         Call("list_tools", ["fake"]),
         Call("read_resource", ["fake", "fake://one"]),
+        Call("list_resources", ["fake"]),
+        Call("list_resource_templates", ["fake"]),
+        Call("list_prompts", ["fake"]),
+        Call("get_prompt", ["fake", "greet", {"who": "Ada"}]),
+        Call("complete", ["fake", {"type": "ref/prompt", "name": "greet"}, {"name": "who", "value": "A"}]),
         Call("server_health", ["fake"]),
+        Call("complete", ["fake", [], {}]),
         Call("call_tool", ["nowhere", "echo"]),
         Call("call_tool", ["fake", "echo", {"n": float("inf")}]),
     ]
@@ -108,7 +114,13 @@ async def test_an_authors_workflow_makes_calls_in_the_sandbox_without_a_warning(
                 id=f"author-{uuid.uuid4().hex}",
                 task_queue="sandbox-author",
             )
-    assert [one.code for one in told] == [None, None, None, "reachable", "not_found", "validation_error"]
+    assert [one.code for one in told] == [
+        *[None] * 8,
+        "reachable",
+        "validation_error",
+        "not_found",
+        "validation_error",
+    ]
     assert [str(one.message) for one in warned] == []
 
 

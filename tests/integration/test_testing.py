@@ -49,6 +49,11 @@ async def test_a_result_is_given_as_a_mapping_as_bytes_or_as_verbatim_and_the_ca
                 "listTools": exact.PAGE,
                 "fake://one": exact.RESOURCE,
                 "serverHealth": {"state": "unreachable"},
+                "greet": exact.PROMPT,
+                "listResources": exact.RESOURCES,
+                "listResourceTemplates": exact.TEMPLATES,
+                "listPrompts": exact.PROMPTS,
+                "complete": exact.COMPLETED,
             }
         }
     )
@@ -61,14 +66,33 @@ async def test_a_result_is_given_as_a_mapping_as_bytes_or_as_verbatim_and_the_ca
         Call("list_tools", ["fake", ""]),
         Call("read_resource", ["fake", "fake://one"]),
         Call("server_health", ["fake"]),
+        Call("get_prompt", ["fake", "greet"], text=exact.PROMPT_ARGUMENTS.decode()),
+        Call("list_resources", ["fake"]),
+        Call("list_resource_templates", ["fake", ""]),
+        Call("list_prompts", ["fake", "é"]),
+        Call("complete", ["fake"], texts=['{"type":"ref/prompt"}', '{"name":"who"}'], context='{"n":1.10}'),
     )
-    expected = [b'{"content":[],"n":1}', exact.RESULT, exact.RESULT, exact.PAGE, exact.RESOURCE]
-    assert [payload.data for payload in activity_results(history)] == [*expected, b'{"state":"unreachable"}']
+    assert [payload.data for payload in activity_results(history)] == [
+        b'{"content":[],"n":1}',
+        exact.RESULT,
+        exact.RESULT,
+        exact.PAGE,
+        exact.RESOURCE,
+        b'{"state":"unreachable"}',
+        exact.PROMPT,
+        exact.RESOURCES,
+        exact.TEMPLATES,
+        exact.PROMPTS,
+        exact.COMPLETED,
+    ]
     assert told[5].code == "unreachable"
     assert fake.calls[0] == FakeCall("callTool", "fake", "one", exact.ARGUMENTS, None, "order-1", 1)
     assert fake.calls[1].arguments is None
-    assert fake.calls[3].cursor == ""
-    assert [record.intact for record in records(history.events)] == [True] * 6
+    assert [call.cursor for call in fake.calls[3:]] == ["", None, None, None, None, "", "é", None]
+    assert fake.calls[6] == FakeCall("getPrompt", "fake", "greet", exact.PROMPT_ARGUMENTS, None, None, 1)
+    completion = b'{"ref":{"type":"ref/prompt"},"argument":{"name":"who"},"context":{"n":1.10}}'
+    assert fake.calls[10] == FakeCall("complete", "fake", "", completion, None, None, 1)
+    assert [record.intact for record in records(history.events)] == [True] * 11
 
 
 async def test_a_sequence_is_told_one_by_one_and_errors_are_retried_as_real_ones(client):

@@ -23,6 +23,9 @@ class Call:
     given: list[Any] = field(default_factory=list)
     text: str | None = None
     """Arguments as JSON text, in place of a mapping."""
+    texts: list[str] = field(default_factory=list)
+    """What comes after `given`, where it is more than arguments, as JSON texts."""
+    context: str | None = None
     retry: tuple[int, float, float] | None = None
     timeout: float | None = None
     heartbeat: float | None = None
@@ -72,7 +75,10 @@ class Author:
             options["heartbeat_timeout"] = timedelta(seconds=call.heartbeat)
         if call.key is not None:
             options["idempotency_key"] = call.key
-        given = [*call.given, *([] if call.text is None else [call.text.encode()])]
+        if call.context is not None:
+            options["context"] = call.context.encode()
+        texts = call.texts if call.text is None else [call.text]
+        given = [*call.given, *(text.encode() for text in texts)]
         try:
             answer = await getattr(ctx.mcp, call.do)(*given, **options)
         except McpCallError as error:

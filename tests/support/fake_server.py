@@ -39,7 +39,8 @@ RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 """SO_LINGER on, zero seconds: closing sends RST in place of FIN."""
 
 DISCOVER = (
-    b'{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{},"resources":{}},'
+    b'{"resultType":"complete","supportedVersions":["2026-07-28"],'
+    b'"capabilities":{"tools":{},"resources":{},"prompts":{},"completions":{}},'
     b'"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"fake","version":"1"}},"ttlMs":0,"cacheScope":"private"}'
 )
 TOOLS = (
@@ -47,6 +48,19 @@ TOOLS = (
     b'"cacheScope":"private"}'
 )
 CALLED = b'{"resultType":"complete","content":[{"type":"text","text":"done"}],"isError":false}'
+RESOURCES = (
+    b'{"resultType":"complete","resources":[{"uri":"fake://one","name":"one"}],"ttlMs":0,"cacheScope":"private"}'
+)
+TEMPLATES = (
+    b'{"resultType":"complete","resourceTemplates":[{"uriTemplate":"fake://{which}","name":"any"}],"ttlMs":0,'
+    b'"cacheScope":"private"}'
+)
+PROMPTS = (
+    b'{"resultType":"complete","prompts":[{"name":"greet","arguments":[{"name":"who","required":true}]}],"ttlMs":0,'
+    b'"cacheScope":"private"}'
+)
+PROMPT = b'{"resultType":"complete","messages":[{"role":"user","content":{"type":"text","text":"Greet Ada."}}]}'
+COMPLETED = b'{"resultType":"complete","completion":{"values":["Ada"],"total":1,"hasMore":false}}'
 READ = b'{"resultType":"complete","contents":[{"uri":"fake://one","text":"one"}],"ttlMs":0,"cacheScope":"private"}'
 
 
@@ -390,14 +404,19 @@ Canned = bytes | Callable[[Request], bytes | Reply | Awaitable[bytes | Reply | N
 def modern(handlers: Mapping[str, Canned] | None = None, *, as_: Literal["json", "sse"] = "json") -> Handler:
     """A handler that speaks MCP 2026-07-28 with canned exact results and is strict about headers.
 
-    `handlers`, by method, come before the canned results for `server/discover`, `tools/list`, `tools/call` and
-    `resources/read`; any other method is unknown.
+    `handlers`, by method, come before the canned results for every request that MCP has but `subscriptions/listen`; any
+    other method is unknown.
     """
     known: dict[str, Canned] = {
         "server/discover": DISCOVER,
         "tools/list": TOOLS,
         "tools/call": CALLED,
+        "resources/list": RESOURCES,
+        "resources/templates/list": TEMPLATES,
         "resources/read": READ,
+        "prompts/list": PROMPTS,
+        "prompts/get": PROMPT,
+        "completion/complete": COMPLETED,
         **(handlers or {}),
     }
 

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
-from openwop_mcp.client import HttpTransport, McpClient
-from openwop_mcp.client._http import SizeLimits
+import httpx
+from openwop_mcp.client._network import Network
+
+from openwop_mcp.client import McpClient
+from openwop_mcp.client._http import HttpWire
+from openwop_mcp.client._pool import HttpPool, Reach
+from openwop_mcp.client._redact import Redactor
+from openwop_mcp.client._wire import Authorizer, SizeLimits
 from openwop_mcp.config import Timeouts
 from tests.support.fake_server import FakeServer, Handler, Reply, Request
 
@@ -20,32 +26,42 @@ CLIENT_INFO = b'{"name":"tests","version":"1"}'
 
 def client_of(
     url: str,
-    transport: HttpTransport,
+    pool: HttpPool,
     *,
     response_bytes: int = 1024**2,
     event_bytes: int = 1024**2,
     headers: Sequence[tuple[str, str]] = (),
-    clock: Callable[[], float] | None = None,
+    network: Network = "private",
+    authorizer: Authorizer | None = None,
+    options: Mapping[str, Any] | None = None,
     **timeouts: float,
 ) -> McpClient:
-    """A client; `timeouts` by their settings keys, five seconds each if not given."""
+    """A client; `timeouts` by their settings keys, five seconds each if not given, `options` as in `McpClient`."""
     limits = {"connect": 5.0, "first_byte": 5.0, "idle": 5.0, "total": 5.0, **timeouts}
-    return McpClient(
+    wire = HttpWire(
         url,
-        transport,
-        timeouts=Timeouts(**limits),
+        pool,
+        reach=Reach.of(network, httpx.URL(url)),
         sizes=SizeLimits(response_bytes, event_bytes),
-        client_info=CLIENT_INFO,
         static_headers=headers,
-        **({} if clock is None else {"clock": clock}),
+        authorizer=authorizer,
+    )
+    return McpClient(
+        wire,
+        timeouts=Timeouts(**limits),
+        client_info=CLIENT_INFO,
+        redactor=Redactor(value for _, value in headers),
+        **(options or {}),
     )
 
 
 @contextlib.asynccontextmanager
 async def connected(handler: Handler, **options: Any) -> AsyncIterator[tuple[McpClient, FakeServer]]:
     """A client and the server it calls."""
-    async with FakeServer(handler) as server, HttpTransport() as transport:
-        yield client_of(server.url, transport, **options), server
+    async with FakeServer(handler) as server, HttpPool() as pool:
+        client = client_of(server.url, pool, **options)
+        yield client, server
+        await client.close()
 
 
 def replies(make: Reply | Callable[[Request], Reply | None]) -> Handler:

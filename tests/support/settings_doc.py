@@ -11,7 +11,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from openwop_mcp.config import Settings
+from openwop_mcp.config import Settings, fields
 
 DOC = Path(__file__).parents[2] / "docs" / "settings.md"
 BEGIN = "<!-- tables: written by tests/support/settings_doc.py -->"
@@ -42,10 +42,10 @@ def _default(field: FieldInfo) -> str:
 
 def rows(model: type[BaseModel], path: str) -> Iterator[tuple[str, str, str]]:
     """Key, default and what to write, for each value of a table and of the tables in it."""
-    for name, field in model.model_fields.items():
+    for name, field in fields(model).items():
         where = f"{path}.{name}" if path else name
         inner, more = _model(field.annotation)
-        if inner is None or inner.__name__ in {"SecretRef", "Credential"}:
+        if inner is None or inner.__name__ in {"SecretRef", "KeyRef", "Credential"}:
             yield where, _default(field), (field.description or "").replace("|", r"\|")
         else:
             yield from rows(inner, where + more)

@@ -1,7 +1,8 @@
-"""MCP with I/O: the HTTP transport and the client. Knows the protocol and nothing of Temporal."""
+"""MCP with I/O: wires, sessions, authorization and the client. Knows the protocol and nothing of Temporal."""
 
-from openwop_mcp.client._client import Exchange, McpClient
+from openwop_mcp.client._client import CallOptions, Exchange, McpClient, OnInput
+from openwop_mcp.client._clients import Clients
 from openwop_mcp.client._health import health, probe
-from openwop_mcp.client._http import HttpTransport
+from openwop_mcp.client._notices import Progress
 
-__all__ = ("Exchange", "HttpTransport", "McpClient", "health", "probe")
+__all__ = ("CallOptions", "Clients", "Exchange", "McpClient", "OnInput", "Progress", "health", "probe")

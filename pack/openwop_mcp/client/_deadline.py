@@ -21,6 +21,7 @@ class Deadline:
 
     Attributes:
         connected: Whether a connection was there to write to: before that nothing can have been sent.
+        refused: An address that was not dialled, and why, if there was one.
     """
 
     __slots__ = (
@@ -35,6 +36,7 @@ class Deadline:
         "_seconds",
         "_task",
         "connected",
+        "refused",
     )
 
     def __init__(self, limits: Timeouts) -> None:
@@ -48,6 +50,7 @@ class Deadline:
         self._before = 0
         self._fired = False
         self.connected = False
+        self.refused: tuple[str, str] | None = None
 
     async def __aenter__(self) -> Self:
         self._task = asyncio.current_task()

@@ -6,38 +6,39 @@ OpenWOP v2, host services, ``mcp``. There is no connection or session state to r
 from __future__ import annotations
 
 from openwop_mcp import jsontext
-from openwop_mcp.client._client import Exchange, McpClient
+from openwop_mcp.client._client import CallOptions, Exchange, McpClient
+from openwop_mcp.client._negotiation import offered, shown
 from openwop_mcp.errors import McpError, NoCommonRevisionError, RpcError
 from openwop_mcp.protocol import revisions
 
 __all__ = ("health", "probe")
 
+_DEFAULT = CallOptions()
+
 NO_ANSWER = 0
 """HTTP status of a health that no answer stands behind."""
 
 
-async def health(client: McpClient, *, timeout: float | None = None) -> Exchange:
+async def health(client: McpClient, options: CallOptions = _DEFAULT) -> Exchange:
     """Probe a server.
 
     Returns:
         JSON text ``{"state": "reachable" | "incompatible" | "unreachable", "discover"?: DiscoverResult}``; the
         DiscoverResult's bytes are the server's.
     """
-    answer, _ = await probe(client, timeout=timeout)
+    answer, _ = await probe(client, options)
     return answer
 
 
-async def probe(client: McpClient, *, timeout: float | None = None) -> tuple[Exchange, McpError | None]:
+async def probe(client: McpClient, options: CallOptions = _DEFAULT) -> tuple[Exchange, McpError | None]:
     """Probe a server; what :func:`health` says, and why it is not reachable, for people."""
     try:
-        exchange = await client.discover(timeout=timeout)
+        exchange = await client.discover(options)
     except (RpcError, NoCommonRevisionError) as error:
         return _state("incompatible"), error
     except McpError as error:
         return _state("unreachable"), error
-    offered = jsontext.member(exchange.result, "supportedVersions")
-    listed = jsontext.decode(offered) if offered is not None else None
-    spoken = [item for item in listed if isinstance(item, str)] if isinstance(listed, list) else []
+    spoken = offered(exchange.result, "supportedVersions")
     common = revisions.choose(spoken, floor=revisions.MODERN) is not None
     answer = Exchange(
         jsontext.build(
@@ -46,7 +47,9 @@ async def probe(client: McpClient, *, timeout: float | None = None) -> tuple[Exc
         exchange.revision,
         exchange.http_status,
     )
-    return answer, None if common else NoCommonRevisionError(requested=revisions.MODERN, supported=spoken)
+    return answer, None if common else NoCommonRevisionError(
+        requested=revisions.MODERN, supported=shown(spoken), floor=revisions.MODERN
+    )
 
 
 def _state(state: str) -> Exchange:

@@ -18,6 +18,9 @@ __all__ = ("Redactor",)
 MARK = "[credential]"
 """Stands where a credential was."""
 
+MAX_SECRETS = 32
+"""Credentials looked for at once: those of a server's settings and a day's tokens, one an hour."""
+
 CUT = "…"
 """How an excerpt ends that was cut off, perhaps in the middle of a credential."""
 
@@ -38,15 +41,33 @@ class Redactor:
     """
 
     def __init__(self, values: Iterable[str]) -> None:
-        secrets = [value.removeprefix(BEARER) for value in values]
-        self._whole = _any(spelling for secret in secrets for spelling in _spellings(secret, None))
-        self._start = _any(spelling for secret in secrets for spelling in _spellings(secret, START))
+        self._secrets: list[str] = []
+        self._whole: re.Pattern[str] | None = None
+        self._start: re.Pattern[str] | None = None
+        for value in values:
+            self.add(value)
+
+    def add(self, value: str) -> None:
+        """Look for one more credential from now on, besides those that it may have replaced: they can come back too."""
+        secret = value.removeprefix(BEARER)
+        if secret in self._secrets:
+            return
+        self._secrets = [*self._secrets[-MAX_SECRETS + 1 :], secret]
+        self._whole = _any(spelling for secret in self._secrets for spelling in _spellings(secret, None))
+        self._start = _any(spelling for secret in self._secrets for spelling in _spellings(secret, START))
 
     def clean(self, error: McpError) -> None:
-        """Take the credentials out of an error's message, facts and JSON-RPC error."""
+        """Take the credentials out of an error's message, facts and JSON-RPC error, and of those that led to it."""
         if self._whole is None:
             return
-        error.message = self._text(error.message)
+        cause: BaseException | None = error
+        while cause is not None:
+            if isinstance(cause, McpError):
+                self._clean(cause)
+            cause = cause.__cause__ or cause.__context__
+
+    def _clean(self, error: McpError) -> None:
+        error.message = self.text(error.message)
         error.args = (error.message,)
         error.facts = {key: self._value(value) for key, value in error.facts.items()}
         if isinstance(error, RpcError):
@@ -55,17 +76,18 @@ class Redactor:
 
     def _value(self, value: Any) -> Any:
         if isinstance(value, str):
-            return self._text(value)
+            return self.text(value)
         return [self._value(item) for item in value] if isinstance(value, list) else value
 
     def _literal(self, found: re.Match[bytes]) -> bytes:
         text = jsontext.decode(found.group())
-        clean = self._text(text)
+        clean = self.text(text)
         return found.group() if clean == text else jsontext.encode(clean)
 
-    def _text(self, text: str) -> str:
-        assert self._whole is not None
-        assert self._start is not None
+    def text(self, text: str) -> str:
+        """A text without the credentials."""
+        if self._whole is None or self._start is None:
+            return text
         text = self._whole.sub(MARK, text)
         if text.endswith(CUT) and (begun := self._start.search(text)) is not None:
             return text[: begun.start()] + MARK + CUT

@@ -26,6 +26,7 @@ with workflow.unsafe.imports_passed_through():
         MAX_CALL_BYTES,
         NO_ARGUMENTS,
         CallRequest,
+        completion,
         recorded,
     )
     from openwop_mcp.effects.decide import Again, RetryPolicy, decide
@@ -35,7 +36,18 @@ with workflow.unsafe.imports_passed_through():
     from openwop_mcp.jsontext import check, encode
     from openwop_mcp.verbatim import Verbatim
 
-__all__ = ("ServerHealth", "call_tool", "list_tools", "read_resource", "server_health")
+__all__ = (
+    "ServerHealth",
+    "call_tool",
+    "complete",
+    "get_prompt",
+    "list_prompts",
+    "list_resource_templates",
+    "list_resources",
+    "list_tools",
+    "read_resource",
+    "server_health",
+)
 
 HEARTBEAT_TIMEOUT = timedelta(seconds=10)
 """After this long without a beat (there is one a second) a worker counts as lost. Ten beats may be missed: a loaded
@@ -135,6 +147,58 @@ async def list_tools(
     return await _call(request, None, task_queue, heartbeat_timeout)
 
 
+async def list_resources(
+    server_id: str,
+    cursor: str | None = None,
+    *,
+    timeout: timedelta | None = None,
+    retry: RetryPolicy | None = None,
+    task_queue: str = DEFAULT_TASK_QUEUE,
+    heartbeat_timeout: timedelta = HEARTBEAT_TIMEOUT,
+) -> Verbatim:
+    """Read one page of a server's resources (``resources/list``), unaltered. Pages are never merged.
+
+    Args:
+        server_id: As in :func:`call_tool`, like the arguments not listed here.
+        cursor: As in :func:`list_tools`.
+        timeout: As in :func:`call_tool`.
+        retry: As in :func:`call_tool`.
+        task_queue: As in :func:`call_tool`.
+        heartbeat_timeout: As in :func:`call_tool`.
+
+    Raises:
+        McpCallError: There is no page.
+    """
+    request = CallRequest("listResources", server_id, cursor=cursor, timeout=_seconds(timeout), retry=retry)
+    return await _call(request, None, task_queue, heartbeat_timeout)
+
+
+async def list_resource_templates(
+    server_id: str,
+    cursor: str | None = None,
+    *,
+    timeout: timedelta | None = None,
+    retry: RetryPolicy | None = None,
+    task_queue: str = DEFAULT_TASK_QUEUE,
+    heartbeat_timeout: timedelta = HEARTBEAT_TIMEOUT,
+) -> Verbatim:
+    """Read one page of a server's resource templates (``resources/templates/list``), unaltered. Pages are never merged.
+
+    Args:
+        server_id: As in :func:`call_tool`, like the arguments not listed here.
+        cursor: As in :func:`list_tools`.
+        timeout: As in :func:`call_tool`.
+        retry: As in :func:`call_tool`.
+        task_queue: As in :func:`call_tool`.
+        heartbeat_timeout: As in :func:`call_tool`.
+
+    Raises:
+        McpCallError: There is no page.
+    """
+    request = CallRequest("listResourceTemplates", server_id, cursor=cursor, timeout=_seconds(timeout), retry=retry)
+    return await _call(request, None, task_queue, heartbeat_timeout)
+
+
 async def read_resource(
     server_id: str,
     uri: str,
@@ -159,6 +223,95 @@ async def read_resource(
     """
     request = CallRequest("readResource", server_id, uri=uri, timeout=_seconds(timeout), retry=retry)
     return await _call(request, None, task_queue, heartbeat_timeout)
+
+
+async def list_prompts(
+    server_id: str,
+    cursor: str | None = None,
+    *,
+    timeout: timedelta | None = None,
+    retry: RetryPolicy | None = None,
+    task_queue: str = DEFAULT_TASK_QUEUE,
+    heartbeat_timeout: timedelta = HEARTBEAT_TIMEOUT,
+) -> Verbatim:
+    """Read one page of a server's prompts (``prompts/list``), unaltered. Pages are never merged.
+
+    Args:
+        server_id: As in :func:`call_tool`, like the arguments not listed here.
+        cursor: As in :func:`list_tools`.
+        timeout: As in :func:`call_tool`.
+        retry: As in :func:`call_tool`.
+        task_queue: As in :func:`call_tool`.
+        heartbeat_timeout: As in :func:`call_tool`.
+
+    Raises:
+        McpCallError: There is no page.
+    """
+    request = CallRequest("listPrompts", server_id, cursor=cursor, timeout=_seconds(timeout), retry=retry)
+    return await _call(request, None, task_queue, heartbeat_timeout)
+
+
+async def get_prompt(
+    server_id: str,
+    name: str,
+    arguments: Mapping[str, str] | bytes | Verbatim | None = None,
+    *,
+    timeout: timedelta | None = None,
+    retry: RetryPolicy | None = None,
+    task_queue: str = DEFAULT_TASK_QUEUE,
+    heartbeat_timeout: timedelta = HEARTBEAT_TIMEOUT,
+) -> Verbatim:
+    """Get a prompt (``prompts/get``), unaltered.
+
+    Args:
+        server_id: As in :func:`call_tool`, like the arguments not listed here.
+        name: The prompt.
+        arguments: A mapping of strings, or the JSON text of an object, which is sent byte for byte.
+        timeout: As in :func:`call_tool`.
+        retry: As in :func:`call_tool`.
+        task_queue: As in :func:`call_tool`.
+        heartbeat_timeout: As in :func:`call_tool`.
+
+    Raises:
+        McpCallError: There is no result.
+    """
+    request = CallRequest("getPrompt", server_id, name=name, timeout=_seconds(timeout), retry=retry)
+    return await _call(request, _text(arguments), task_queue, heartbeat_timeout)
+
+
+async def complete(
+    server_id: str,
+    ref: Mapping[str, str] | bytes | Verbatim,
+    argument: Mapping[str, str] | bytes | Verbatim,
+    *,
+    context: Arguments | None = None,
+    timeout: timedelta | None = None,
+    retry: RetryPolicy | None = None,
+    task_queue: str = DEFAULT_TASK_QUEUE,
+    heartbeat_timeout: timedelta = HEARTBEAT_TIMEOUT,
+) -> Verbatim:
+    """Ask for values that complete an argument of a prompt or resource template (``completion/complete``), unaltered.
+
+    Args:
+        server_id: As in :func:`call_tool`, like the arguments not listed here.
+        ref: ``{"type": "ref/prompt", "name": …}`` or ``{"type": "ref/resource", "uri": …}``, as a mapping or as the
+            JSON text of one, which is sent byte for byte; so are the two after it.
+        argument: ``{"name": …, "value": …}``: the argument, and what there is of its value.
+        context: ``{"arguments": {…}}``: the arguments that are already decided.
+        timeout: As in :func:`call_tool`.
+        retry: As in :func:`call_tool`.
+        task_queue: As in :func:`call_tool`.
+        heartbeat_timeout: As in :func:`call_tool`.
+
+    Raises:
+        McpCallError: There is no result.
+    """
+    request = CallRequest("complete", server_id, timeout=_seconds(timeout), retry=retry)
+    try:
+        asked = completion(_text(ref, "ref"), _text(argument, "argument"), _text(context, "context"))
+    except InvalidRequestError as error:
+        raise _refused(error) from None
+    return await _call(request, asked, task_queue, heartbeat_timeout)
 
 
 async def server_health(
@@ -235,15 +388,15 @@ def _seconds(timeout: timedelta | None) -> float | None:
     return None if timeout is None else timeout.total_seconds()
 
 
-def _text(arguments: Arguments | None) -> bytes | None:
-    """The JSON text of arguments; a fault in them fails the workflow, as a workflow task would be tried for ever."""
-    if arguments is None:
+def _text(given: Arguments | None, path: str = "arguments") -> bytes | None:
+    """The JSON text of what was given; a fault fails the workflow, as a workflow task would be tried for ever."""
+    if given is None:
         return None
     try:
-        text = arguments if isinstance(arguments, bytes) else encode(arguments)
+        text = given if isinstance(given, bytes) else encode(given)
         check(text)
     except (TypeError, ValueError) as error:
-        raise _refused(InvalidRequestError(f"arguments: {error}", path="arguments")) from None
+        raise _refused(InvalidRequestError(f"{path}: {error}", path=path)) from None
     return text
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pydantic import BaseModel, ValidationError
 
 from openwop_mcp import jsontext
-from openwop_mcp.calls import METHODS, CallRequest
+from openwop_mcp.calls import CallRequest, completion
 from openwop_mcp.errors import InvalidRequestError
 from openwop_mcp.nodes.registry import NodeType
 
@@ -17,7 +17,12 @@ __all__ = ("NodeCall",)
 METHOD_OF: Mapping[str, str] = {
     "community.mcp.call-tool": "callTool",
     "community.mcp.list-tools": "listTools",
+    "community.mcp.list-resources": "listResources",
+    "community.mcp.list-resource-templates": "listResourceTemplates",
     "community.mcp.read-resource": "readResource",
+    "community.mcp.list-prompts": "listPrompts",
+    "community.mcp.get-prompt": "getPrompt",
+    "community.mcp.complete": "complete",
     "community.mcp.server-health": "serverHealth",
 }
 """Host method by node type; a type that is not here names its method as an input."""
@@ -62,7 +67,7 @@ class NodeCall:
         )
 
     def request(self, node_type: NodeType, inputs: bytes) -> tuple[CallRequest, bytes | None]:
-        """The call, and the exact bytes of its arguments.
+        """The call, and the exact bytes of its arguments or of what stands for them.
 
         Raises:
             InvalidRequestError: Configuration or inputs do not fit the node type.
@@ -70,9 +75,8 @@ class NodeCall:
         config = _checked(node_type.config, self.config, "config")
         given = _checked(node_type.inputs, inputs, "inputs")
         values = {**config.model_dump(exclude_unset=True), **given.model_dump(exclude_unset=True)}
-        method = str(METHOD_OF.get(node_type.type_id) or values.get("method"))
-        if method not in METHODS:
-            raise InvalidRequestError(f"'method' is not one of {', '.join(METHODS)}", path="inputs.method")
+        if not (method := METHOD_OF.get(node_type.type_id) or values.get("method")):
+            raise InvalidRequestError("'method' is missing", path="inputs.method")
         if not (server_id := values.get("server_id")):
             raise InvalidRequestError("'serverId' is missing", path="inputs.serverId")
         request = CallRequest(
@@ -85,7 +89,13 @@ class NodeCall:
             idempotency_key=values.get("idempotency_key"),
             attempt=self.attempt,
         )
-        return request, jsontext.member(inputs, "arguments")
+        return request, self._completion(inputs) if method == "complete" else jsontext.member(inputs, "arguments")
+
+    def _completion(self, inputs: bytes) -> bytes:
+        """What a completion is asked with, cut out of the inputs; its reference may stand in the config."""
+        given = dict(jsontext.members(inputs))
+        ref = given.get("ref") or jsontext.member(self.config, "ref")
+        return completion(ref, given.get("argument"), given.get("context"))
 
 
 def _checked(model: type[BaseModel], data: bytes, where: str) -> BaseModel:

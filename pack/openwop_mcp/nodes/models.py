@@ -7,21 +7,36 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    WithJsonSchema,
+)
 from pydantic.alias_generators import to_camel
-from pydantic_core import core_schema
+from pydantic_core import PydanticKnownError, core_schema
 
 __all__ = (
     "CallToolInputs",
+    "CompleteInputs",
+    "CompletionConfig",
     "DelayConfig",
     "DelayInputs",
     "Empty",
     "FailConfig",
+    "GetPromptInputs",
     "HealthOutputs",
     "IdentityInputs",
     "IdentityOutputs",
+    "ListPromptsInputs",
+    "ListResourceTemplatesInputs",
+    "ListResourcesInputs",
     "ListToolsInputs",
     "McpClientInputs",
+    "PromptConfig",
     "ReadResourceInputs",
     "ResourceConfig",
     "ResultOutputs",
@@ -34,7 +49,7 @@ MAX_DELAY_MS = 86_400_000
 """A day. A longer wait is a schedule, which belongs to what starts the run."""
 
 MAX_NAME = 1_024
-"""Characters of a tool name: far above what servers use, far below what a header holds."""
+"""Characters of a tool's or prompt's name: far above what servers use, far below what a header holds."""
 
 MAX_URI = 8_192
 """Characters of a resource's URI; common HTTP servers refuse longer ones."""
@@ -56,6 +71,13 @@ def _whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
+def _string(value: Any) -> Any:
+    # A JSON string may hold a lone surrogate, which pydantic's own type refuses.
+    if not isinstance(value, str):
+        raise PydanticKnownError("string_type")
+    return value
+
+
 def _without_default(schema: dict[str, Any]) -> None:
     schema.pop("default", None)
 
@@ -72,9 +94,24 @@ _OptionalServerId = Annotated[Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,6
 _OptionalName = Annotated[Annotated[str, Field(min_length=1, max_length=MAX_NAME)] | None, _Optional]
 _OptionalUri = Annotated[Annotated[str, Field(min_length=1, max_length=MAX_URI)] | None, _Optional]
 _OptionalKey = Annotated[Annotated[str, Field(min_length=1, max_length=MAX_KEY)] | None, _Optional]
-_OptionalText = Annotated[str | None, _Optional]
+_Text = Annotated[Any, AfterValidator(_string), WithJsonSchema({"type": "string"})]
+_OptionalText = Annotated[_Text | None, _Optional]
+_OptionalTexts = Annotated[dict[str, _Text] | None, _Optional]
 _OptionalObject = Annotated[dict[str, Any] | None, _Optional]
-_OptionalMethod = Annotated[Literal["callTool", "listTools", "readResource", "serverHealth"] | None, _Optional]
+_OptionalMethod = Annotated[
+    Literal[
+        "callTool",
+        "listTools",
+        "listResources",
+        "listResourceTemplates",
+        "readResource",
+        "listPrompts",
+        "getPrompt",
+        "serverHealth",
+    ]
+    | None,
+    _Optional,
+]
 
 _DELAY = "How long to wait, in milliseconds."
 _SERVER = "Id of the MCP server in the host's settings."
@@ -83,6 +120,8 @@ _ARGUMENTS = "Arguments of the tool; they reach the server byte for byte."
 _KEY = "Business key of the effect: two calls with the same key are one effect."
 _CURSOR = "Cursor of the page, as the page before gave it; absent for the first."
 _URI = "URI of the resource, as the server lists it."
+_PROMPT = "Name of the prompt, as the server lists it."
+_REF = "What has the argument: a prompt by its name, or a resource template by its URI."
 
 
 class _Closed(BaseModel):
@@ -147,6 +186,42 @@ class ServerHealthInputs(_Closed):
     server_id: _OptionalServerId = _optional(_SERVER)
 
 
+class PromptConfig(ServerConfig):
+    """The server and the prompt of a node whose inputs do not name them."""
+
+    name: _OptionalName = _optional(_PROMPT)
+
+
+class _Open(BaseModel):
+    # MCP's own shapes: what a later revision adds to them reaches the server.
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
+
+
+class _Reference(_Open):
+    type: Literal["ref/prompt", "ref/resource"] = Field(description="Which of the two it is.")
+    name: _OptionalText = _optional("Name of the prompt.")
+    uri: _OptionalText = _optional("URI or URI template of the resource.")
+
+
+class _Argument(_Open):
+    name: _Text = Field(description="Name of the argument.")
+    value: _Text = Field(description="What there is of its value.")
+
+
+class _Context(_Open):
+    arguments: _OptionalTexts = _optional("The arguments that are already decided.")
+
+
+_OptionalReference = Annotated[_Reference | None, _Optional]
+_OptionalContext = Annotated[_Context | None, _Optional]
+
+
+class CompletionConfig(ServerConfig):
+    """The server, and what has the argument, of a node whose inputs do not name them."""
+
+    ref: _OptionalReference = _optional(_REF)
+
+
 class CallToolInputs(_Closed):
     """One call of a tool."""
 
@@ -156,11 +231,25 @@ class CallToolInputs(_Closed):
     idempotency_key: _OptionalKey = _optional(_KEY)
 
 
-class ListToolsInputs(_Closed):
-    """One page of a server's tools."""
-
+class _PageInputs(_Closed):
     server_id: _OptionalServerId = _optional(_SERVER)
     cursor: _OptionalText = _optional(_CURSOR)
+
+
+class ListToolsInputs(_PageInputs):
+    """One page of a server's tools."""
+
+
+class ListResourcesInputs(_PageInputs):
+    """One page of a server's resources."""
+
+
+class ListResourceTemplatesInputs(_PageInputs):
+    """One page of a server's resource templates."""
+
+
+class ListPromptsInputs(_PageInputs):
+    """One page of a server's prompts."""
 
 
 class ReadResourceInputs(_Closed):
@@ -170,13 +259,30 @@ class ReadResourceInputs(_Closed):
     uri: _OptionalUri = _optional(_URI)
 
 
+class GetPromptInputs(_Closed):
+    """One prompt."""
+
+    server_id: _OptionalServerId = _optional(_SERVER)
+    name: _OptionalName = _optional(_PROMPT)
+    arguments: _OptionalTexts = _optional("Arguments of the prompt; they reach the server byte for byte.")
+
+
+class CompleteInputs(_Closed):
+    """An argument to complete, as MCP writes it; each part reaches the server byte for byte."""
+
+    server_id: _OptionalServerId = _optional(_SERVER)
+    ref: _OptionalReference = _optional(_REF)
+    argument: _Argument = Field(description="The argument to complete.")
+    context: _OptionalContext = _optional("What is already decided.")
+
+
 class McpClientInputs(_Closed):
-    """Any of the host's MCP calls; what the node does not set is taken from the run's input of that name."""
+    """Any of the host's MCP calls but ``complete``; what the node does not set is taken from the run's inputs."""
 
     method: _OptionalMethod = _optional("Which call to make.")
     server_id: _OptionalServerId = _optional(_SERVER)
-    name: _OptionalName = _optional(_TOOL)
-    arguments: _OptionalObject = _optional(_ARGUMENTS)
+    name: _OptionalName = _optional("Name of the tool or prompt, as the server lists it.")
+    arguments: _OptionalObject = _optional("Arguments of the tool or prompt; they reach the server byte for byte.")
     cursor: _OptionalText = _optional(_CURSOR)
     uri: _OptionalUri = _optional(_URI)
     idempotency_key: _OptionalKey = _optional(_KEY)

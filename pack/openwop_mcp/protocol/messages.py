@@ -19,16 +19,25 @@ __all__ = (
     "FAULTS",
     "HEADER_MISMATCH",
     "INPUT_METHODS",
+    "INVALID_PARAMS",
+    "LOG_LEVEL",
+    "METHOD_NOT_FOUND",
     "MISSING_CAPABILITY",
     "PROTOCOL_VERSION",
+    "SUBSCRIPTION_ID",
     "UNSUPPORTED_REVISION",
     "StreamMessage",
     "answer",
+    "batch",
     "classify_stream_message",
+    "error_response",
     "excerpt",
     "is_error",
     "is_input_required",
+    "notification",
     "request",
+    "response",
+    "terms_meta",
 )
 
 PROTOCOL_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
@@ -39,6 +48,18 @@ CLIENT_INFO: Final = "io.modelcontextprotocol/clientInfo"
 
 CLIENT_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
 """``_meta`` key for what the asking side can do for this one request."""
+
+LOG_LEVEL: Final = "io.modelcontextprotocol/logLevel"
+"""``_meta`` key for the level from which on log messages may come with the answer."""
+
+SUBSCRIPTION_ID: Final = "io.modelcontextprotocol/subscriptionId"
+"""``_meta`` key that says to which ``subscriptions/listen`` a notification belongs."""
+
+METHOD_NOT_FOUND: Final = -32601
+"""The other side has no such method."""
+
+INVALID_PARAMS: Final = -32602
+"""The method cannot take these params; of a list, that its cursor is none."""
 
 HEADER_MISMATCH: Final = -32020
 """A header is missing or differs from the body."""
@@ -66,6 +87,7 @@ FAULTS: Final[Mapping[str, str]] = {
     "invalid_error": "has an error without an integer code and a text message",
     "invalid_result": "has a result that is not an object",
     "unknown_result_type": "has a result of a type that this request cannot have",
+    "invalid_session_id": "opens a session with an id that no header can carry",
     "input_required_undeclared": "asks for input although the client declared that it cannot be asked",
 }
 """What can be wrong with an answer: the closed set of words, each with how a sentence about the answer goes on."""
@@ -78,6 +100,8 @@ EXCERPT_BYTES = 4 * (MAX_EXCERPT + 1)
 
 StreamMessage = Literal["answer", "notification", "request", "other"]
 
+_WHITE = b" \t\r\n"
+
 _ENVELOPE = frozenset({"jsonrpc", "id", "result", "error"})
 
 # With these codes the server refused the envelope, so the method never ran.
@@ -87,43 +111,72 @@ _REFUSED = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_REVISION}
 _ERROR_STATUS = 400
 
 
+def terms_meta(revision: str, client_info: bytes, capabilities: bytes) -> list[tuple[str, bytes]]:
+    """List the members of ``_meta`` that every request of revision 2026-07-28 has.
+
+    Args:
+        revision: The revision; the same as in the header.
+        client_info: JSON object text: who is asking.
+        capabilities: JSON object text: what the client declares for this request.
+    """
+    return [
+        (PROTOCOL_VERSION, jsontext.encode(revision)),
+        (CLIENT_INFO, client_info),
+        (CLIENT_CAPABILITIES, capabilities),
+    ]
+
+
 def request(
-    request_id: int,
-    method: str,
-    params: Sequence[tuple[str, bytes]],
-    *,
-    revision: str,
-    client_info: bytes,
-    capabilities: bytes,
-    meta: Sequence[tuple[str, bytes]] = (),
+    request_id: int, method: str, params: Sequence[tuple[str, bytes]], meta: Sequence[tuple[str, bytes]] = ()
 ) -> bytes:
     """Put a request's body together; every value goes in byte for byte.
 
     Args:
         request_id: JSON-RPC id, new for each request.
         method: Method name.
-        params: Members of ``params`` in the order wanted; ``_meta`` is added as the last.
-        revision: Revision of MCP; the same as in the header.
-        client_info: JSON object text: who is asking.
-        capabilities: JSON object text: what the client declares for this request.
-        meta: Further members of ``_meta``.
+        params: Members of ``params`` in the order wanted.
+        meta: Members of ``_meta``, which is added to the params as the last. Without either there are no params.
     """
-    own = [
-        (PROTOCOL_VERSION, jsontext.encode(revision)),
-        (CLIENT_INFO, client_info),
-        (CLIENT_CAPABILITIES, capabilities),
-    ]
+    own = [("_meta", jsontext.build(meta))] if meta else []
+    given = [*params, *own]
     return jsontext.build(
         [
             ("jsonrpc", b'"2.0"'),
             ("id", b"%d" % request_id),
             ("method", jsontext.encode(method)),
-            ("params", jsontext.build([*params, ("_meta", jsontext.build([*own, *meta]))])),
+            *([("params", jsontext.build(given))] if given else []),
         ]
     )
 
 
-def answer(data: bytes, request_id: int, *, method: str, http_status: int) -> bytes:
+def notification(method: str, params: Sequence[tuple[str, bytes]] = ()) -> bytes:
+    """Put a notification together."""
+    own = [("params", jsontext.build(params))] if params else []
+    return jsontext.build([("jsonrpc", b'"2.0"'), ("method", jsontext.encode(method)), *own])
+
+
+def response(request_id: bytes, result: bytes) -> bytes:
+    """Answer what a server of a revision before 2026-07-28 asked; ``request_id`` is the JSON text of its id."""
+    return jsontext.build([("jsonrpc", b'"2.0"'), ("id", request_id), ("result", result)])
+
+
+def error_response(request_id: bytes, code: int, message: str) -> bytes:
+    """Refuse what a server of a revision before 2026-07-28 asked."""
+    error = jsontext.encode({"code": code, "message": message})
+    return jsontext.build([("jsonrpc", b'"2.0"'), ("id", request_id), ("error", error)])
+
+
+def batch(data: bytes) -> list[bytes]:
+    """Take a batch apart, which revision 2025-03-26 alone has; any other message is the only one of its list."""
+    if not data.lstrip(_WHITE).startswith(b"["):
+        return [data]
+    try:
+        return jsontext.elements(data) or [data]
+    except jsontext.JsonTextError:
+        return [data]
+
+
+def answer(data: bytes, request_id: int, *, method: str, http_status: int, legacy: bool = False) -> bytes:
     """Judge an answer and cut the exact bytes of its result out.
 
     Args:
@@ -131,6 +184,7 @@ def answer(data: bytes, request_id: int, *, method: str, http_status: int) -> by
         request_id: Id of the request that was sent.
         method: Method of the request; decides which results can be.
         http_status: Status the message came with.
+        legacy: Whether the revision is one that knows no types of result.
 
     Raises:
         RpcError: if the server answered with an error.
@@ -151,7 +205,7 @@ def answer(data: bytes, request_id: int, *, method: str, http_status: int) -> by
         raise _rpc_error(error, data, method, http_status)
     if result is None or jsontext.kind(result) != "object":
         raise _malformed("invalid_result", data, method)
-    found = jsontext.member(result, "resultType")
+    found = None if legacy else jsontext.member(result, "resultType")
     if found is not None and found != b'"complete"':
         result_type = _value(found)
         if not (result_type == "complete" or (result_type == "input_required" and method in INPUT_METHODS)):

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 __all__ = ("EventStreamDecoder", "EventTooLargeError")
 
+MAX_RETRY_DIGITS = 9
+"""Digits of a retry that are read: more is over a week, and no reader waits for that."""
+
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -28,6 +31,10 @@ class EventStreamDecoder:
 
     Args:
         max_event_bytes: Bytes that the lines of one event may have together, and any other line alone.
+
+    Attributes:
+        last_event_id: Id of the last event, also of one without data; None until there is one.
+        retry: Milliseconds that the server wants a reader to wait before it comes again, if it said so.
     """
 
     def __init__(self, max_event_bytes: int) -> None:
@@ -39,6 +46,9 @@ class EventStreamDecoder:
         self._data: list[bytes] = []
         self._data_bytes = 0
         self._type = b""
+        self._id: bytes | None = None
+        self.last_event_id: bytes | None = None
+        self.retry: int | None = None
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """Take what arrived and return the data of the messages that it completes.
@@ -96,9 +106,14 @@ class EventStreamDecoder:
             self._data_bytes += len(line)
         elif name == b"event":
             self._type = value.removeprefix(b" ")
+        elif name == b"id" and b"\0" not in value:
+            self._id = value.removeprefix(b" ")
+        elif name == b"retry" and (given := value.removeprefix(b" ")).isdigit():
+            self.retry = int(given[:MAX_RETRY_DIGITS])
         return b""
 
     def _end_event(self) -> bytes:
         data, kind = self._data, self._type
         self._data, self._data_bytes, self._type = [], 0, b""
+        self.last_event_id = self._id
         return b"\n".join(data) if kind in (b"", b"message") else b""

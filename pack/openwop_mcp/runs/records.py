@@ -58,7 +58,7 @@ class CallRecord:
 
     @property
     def subject(self) -> str:
-        """The tool or resource, if the method has one."""
+        """The tool, prompt or resource, if the method has one."""
         return self.result.provenance.get("subject", "")
 
     @property
@@ -108,7 +108,7 @@ class MadeCall:
         task_queue: Where that attempt waits for a worker, or did.
         server_id: The server; empty where what was asked cannot be read, like the two after it.
         method: The MCP method, such as ``tools/call``.
-        subject: The tool or resource, if the method has one.
+        subject: The tool, prompt or resource, if the method has one.
         attempts: Attempts made so far.
         outcome: What became of it.
         record: The answer, if there is one.

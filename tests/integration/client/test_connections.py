@@ -6,16 +6,16 @@ import asyncio
 
 import pytest
 
-from openwop_mcp.client import HttpTransport, _http
+from openwop_mcp.client import _answers, _pool
+from openwop_mcp.client._pool import HttpPool
 from openwop_mcp.errors import McpError
 from tests.support.fake_server import FakeServer, Handler, Reply, Request, error_reply, modern
 from tests.support.mcp_client import ARGUMENTS, client_of, connected, json_reply, replies, stream_reply
 
 
-def _acquired(transport: HttpTransport) -> int:
+def _acquired(pool: HttpPool) -> int:
     """Connections that calls still hold."""
-    assert transport._transport is not None
-    return len(transport._transport.client.connector._acquired)
+    return sum(len(transport.client.connector._acquired) for transport in pool._transports.values())
 
 
 @pytest.mark.parametrize("as_", ["json", "sse"])
@@ -28,14 +28,14 @@ async def test_calls_in_sequence_share_one_connection(as_) -> None:
 
 
 async def test_clients_of_one_pool_share_its_connections() -> None:
-    async with FakeServer(modern()) as server, HttpTransport() as transport:
+    async with FakeServer(modern()) as server, HttpPool() as transport:
         for _ in range(3):
             await client_of(server.url, transport).list_tools()
         assert server.connections == 1
 
 
 async def test_a_stream_that_stays_open_after_its_answer_holds_no_call_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_http, "STREAM_END", 0.01)
+    monkeypatch.setattr(_answers, "STREAM_END", 0.01)
     handler = replies(stream_reply(b'data: {"jsonrpc":"2.0","id":1,"result":{}}\n\n', stall="body"))
     async with connected(handler) as (client, server):
         async with asyncio.timeout(2):
@@ -46,7 +46,7 @@ async def test_a_stream_that_stays_open_after_its_answer_holds_no_call_up(monkey
 async def test_an_answer_is_not_lost_to_a_limit_that_runs_out_at_the_streams_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(_http, "STREAM_END", 0.3)
+    monkeypatch.setattr(_answers, "STREAM_END", 0.3)
     handler = replies(stream_reply(b'data: {"jsonrpc":"2.0","id":1,"result":{}}\n\n', stall="body"))
     async with connected(handler, idle=0.1, total=0.2) as (client, _):
         assert (await client.call_tool("t", ARGUMENTS)).result == b"{}"
@@ -79,8 +79,8 @@ async def test_calls_at_once_have_a_connection_each_and_get_their_own_answers() 
 
 
 async def test_an_idle_connection_is_closed_and_not_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _http.KEEP_ALIVE == 3.0
-    monkeypatch.setattr(_http, "KEEP_ALIVE", 0.05)
+    assert _pool.KEEP_ALIVE == 3.0
+    monkeypatch.setattr(_pool, "KEEP_ALIVE", 0.05)
     async with connected(modern()) as (client, server):
         await client.call_tool("t", ARGUMENTS)
         async with asyncio.timeout(5):
@@ -127,7 +127,7 @@ async def test_a_cancelled_call_closes_its_connection_at_once(reply: Reply) -> N
             with pytest.raises(asyncio.CancelledError):
                 await call
             await server.closed[1].wait()
-        assert _acquired(client._transport) == 0
+        assert _acquired(client._wire._pool) == 0
         assert len(server.requests) == 1
 
 
@@ -153,7 +153,7 @@ async def test_no_connection_is_left_over_after_two_hundred_failures() -> None:
 
     handler: Handler = replies(make)
     async with FakeServer(handler) as server:
-        async with HttpTransport() as transport:
+        async with HttpPool() as transport:
             client = client_of(server.url, transport, response_bytes=100_000, idle=0.05, first_byte=0.05)
             slots = asyncio.Semaphore(20)
 
@@ -177,7 +177,7 @@ async def test_no_connection_is_left_over_after_two_hundred_failures() -> None:
 
 async def test_the_pool_is_closed_by_the_last_to_leave() -> None:
     async with FakeServer(modern()) as server:
-        transport = HttpTransport()
+        transport = HttpPool()
         async with transport:
             async with transport:
                 await client_of(server.url, transport).list_tools()
@@ -190,7 +190,7 @@ async def test_the_pool_is_closed_by_the_last_to_leave() -> None:
 
 async def test_a_pool_that_was_not_entered_says_so() -> None:
     with pytest.raises(RuntimeError, match="enter it first"):
-        await client_of("http://127.0.0.1:9/mcp", HttpTransport()).list_tools()
+        await client_of("http://127.0.0.1:9/mcp", HttpPool()).list_tools()
 
 
 async def test_no_cookie_is_kept_or_sent() -> None:

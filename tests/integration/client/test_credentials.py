@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from openwop_mcp import jsontext
-from openwop_mcp.client import HttpTransport
+from openwop_mcp.client._pool import HttpPool
 from openwop_mcp.errors import McpError, RpcError
 from tests.support.fake_server import FakeServer, Reply, modern
 from tests.support.mcp_client import ARGUMENTS, client_of, connected, json_reply, replies, stream_reply
@@ -68,11 +68,11 @@ ECHOES = {
     "status": Reply(status=403, body=b"Bearer " + PLAIN.encode()),
     "page": Reply(headers=[("Content-Type", "text/html")], body=PLAIN.encode()),
     "media type": Reply(headers=[("Content-Type", f"text/{PLAIN}")], body=b"x"),
-    "location": Reply(status=307, headers=[("Location", f"/{PLAIN}/x")]),
+    "location": Reply(status=307, headers=[("Location", f"http://127.0.0.2/{PLAIN}/x")]),
     "malformed": json_reply(b'{"echo":"' + PLAIN.encode() + b'"'),
     "wrong id": json_reply(b'{"jsonrpc":"2.0","id":"' + PLAIN.encode() + b'","result":{}}'),
     "result type": json_reply(b'{"jsonrpc":"2.0","id":1,"result":{"resultType":"' + PLAIN.encode() + b'"}}'),
-    "error": json_reply(b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"' + PLAIN.encode() + b'"}}', 401),
+    "error": json_reply(b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"' + PLAIN.encode() + b'"}}', 422),
     "error data": stream_reply(
         b'data: {"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m","data":{"' + PLAIN.encode() + b'":1.10}}}\n\n'
     ),
@@ -155,7 +155,7 @@ async def test_without_a_credential_nothing_is_replaced() -> None:
 
 
 async def test_the_credential_goes_to_its_server_alone() -> None:
-    async with FakeServer(modern()) as one, FakeServer(modern()) as two, HttpTransport() as transport:
+    async with FakeServer(modern()) as one, FakeServer(modern()) as two, HttpPool() as transport:
         await client_of(one.url, transport, headers=[("Authorization", f"Bearer {PLAIN}")]).list_tools()
         await client_of(two.url, transport).list_tools()
         assert two.requests[0].header("Authorization") is None

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from openwop_mcp import jsontext
-from openwop_mcp.client import HttpTransport
+from openwop_mcp.client._pool import HttpPool
 from openwop_mcp.effects.delivery import Delivery
 from openwop_mcp.errors import (
     ConnectionLostError,
@@ -186,7 +186,7 @@ async def test_what_is_not_http_is_called_that(said: bytes) -> None:
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
-    async with server, HttpTransport() as transport:
+    async with server, HttpPool() as transport:
         with pytest.raises(MalformedAnswerError) as caught:
             await client_of(url, transport).call_tool("t", ARGUMENTS)
     assert caught.value.fault == "invalid_http"

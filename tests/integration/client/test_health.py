@@ -7,7 +7,8 @@ import json
 import pytest
 
 from openwop_mcp import jsontext
-from openwop_mcp.client import HttpTransport, McpClient, health, probe
+from openwop_mcp.client import McpClient, health, probe
+from openwop_mcp.client._pool import HttpPool
 from tests.support.fake_server import FakeServer, Handler, Reply, error_reply, modern
 from tests.support.mcp_client import client_of, connected, json_reply, replies, stream_reply
 
@@ -53,7 +54,7 @@ async def test_a_server_without_our_revision_is_incompatible_and_still_shown(ver
 async def test_why_a_server_is_not_reachable_is_known_beside_its_state() -> None:
     async with connected(modern({"server/discover": b'{"supportedVersions":["2025-11-25"]}'})) as (client, _):
         _, reason = await probe(client)
-        assert "it offers 2025-11-25" in str(reason)
+        assert "offers 2025-11-25" in str(reason)
     async with connected(modern({"server/discover": DISCOVERED % b"0"})) as (client, _):
         _, reason = await probe(client)
         assert reason is None
@@ -106,7 +107,7 @@ UNREACHABLE: dict[str, Reply | None] = {
     "broken": json_reply(b"{"),
     "closed": None,
     "silent": Reply(stall="head"),
-    "redirect": Reply(status=308, headers=[("Location", "/other")]),
+    "redirect": Reply(status=308, headers=[("Location", "http://127.0.0.2:9/other")]),
     "too large": json_reply(b" " * 200_000),
 }
 
@@ -124,7 +125,7 @@ async def test_what_is_no_json_rpc_answer_is_unreachable(name: str) -> None:
 async def test_a_server_that_is_not_there_is_unreachable() -> None:
     async with FakeServer(modern()) as server:
         url = server.url
-    async with HttpTransport() as transport:
+    async with HttpPool() as transport:
         assert await _health(client_of(url, transport)) == ("unreachable", None)
 
 
@@ -134,7 +135,7 @@ def _saying(ttl: bytes) -> Handler:
 
 async def test_a_probe_is_used_again_for_as_long_as_the_server_allows() -> None:
     clock = Clock()
-    async with connected(_saying(b"1500"), clock=clock) as (client, server):
+    async with connected(_saying(b"1500"), options={"clock": clock}) as (client, server):
         first = await _health(client)
         clock.now += 1.4
         assert await _health(client) == first
@@ -151,7 +152,7 @@ async def test_the_age_of_a_probe_counts_from_when_it_was_asked() -> None:
         clock.now += 1.0
         return DISCOVERED % b"1500"
 
-    async with connected(modern({"server/discover": slow}), clock=clock) as (client, server):
+    async with connected(modern({"server/discover": slow}), options={"clock": clock}) as (client, server):
         await health(client)
         clock.now += 0.6
         await health(client)
@@ -160,14 +161,16 @@ async def test_the_age_of_a_probe_counts_from_when_it_was_asked() -> None:
 
 @pytest.mark.parametrize("ttl", [b"0", b"-1", b"null", b'"60000"', b"true", b"[]", b"-1e400", b"-" + b"9" * 400])
 async def test_a_probe_without_a_time_to_live_is_not_used_again(ttl: bytes) -> None:
-    async with connected(_saying(ttl), clock=Clock()) as (client, server):
+    async with connected(_saying(ttl), options={"clock": Clock()}) as (client, server):
         await health(client)
         await health(client)
         assert len(server.requests) == 2
 
 
 async def test_a_probe_whose_time_to_live_is_absent_is_not_used_again() -> None:
-    async with connected(modern({"server/discover": b'{"supportedVersions":["2026-07-28"]}'}), clock=Clock()) as (
+    async with connected(
+        modern({"server/discover": b'{"supportedVersions":["2026-07-28"]}'}), options={"clock": Clock()}
+    ) as (
         client,
         server,
     ):
@@ -179,7 +182,7 @@ async def test_a_probe_whose_time_to_live_is_absent_is_not_used_again() -> None:
 @pytest.mark.parametrize("ttl", [b"9" * 400, b"1e300", b"86400000"])
 async def test_no_server_pins_what_is_thought_of_it_for_longer_than_an_hour(ttl: bytes) -> None:
     clock = Clock()
-    async with connected(_saying(ttl), clock=clock) as (client, server):
+    async with connected(_saying(ttl), options={"clock": clock}) as (client, server):
         await health(client)
         clock.now += 3599
         await health(client)
@@ -196,7 +199,7 @@ async def test_a_failure_is_never_remembered() -> None:
         return next(answers)
 
     clock = Clock()
-    async with connected(modern({"server/discover": answer}), clock=clock) as (client, server):
+    async with connected(modern({"server/discover": answer}), options={"clock": clock}) as (client, server):
         assert (await _health(client))[0] == "unreachable"
         assert (await _health(client))[0] == "reachable"
         assert (await _health(client))[0] == "reachable"

@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from openwop_mcp.client import HttpTransport
+from openwop_mcp.client import CallOptions
+from openwop_mcp.client._pool import HttpPool
 from openwop_mcp.effects.delivery import Delivery
 from openwop_mcp.errors import ConnectError, ConnectionLostError, McpError, ResultTooLargeError, TimeLimitError
 from tests.support.fake_server import FakeServer, Reply, Request, modern
@@ -20,7 +21,7 @@ PROGRESS = b'data: {"jsonrpc":"2.0","method":"notifications/progress","params":{
 
 
 async def _failure(url: str, arguments: bytes = ARGUMENTS, **options: float) -> McpError:
-    async with HttpTransport() as transport:
+    async with HttpPool() as transport:
         with pytest.raises(McpError) as caught:
             async with asyncio.timeout(5):
                 await client_of(url, transport, **options).call_tool("t", arguments)
@@ -134,7 +135,7 @@ async def test_signs_of_life_never_put_off_total(alive: bytes) -> None:
 async def test_the_timeout_of_a_call_narrows_its_total() -> None:
     async with connected(replies(Reply(stall="head"))) as (client, _):
         with pytest.raises(TimeLimitError) as caught:
-            await client.call_tool("t", ARGUMENTS, timeout=SHORT)
+            await client.call_tool("t", ARGUMENTS, CallOptions(timeout=SHORT))
     assert _is_limit(caught.value, "total", Delivery.UNKNOWN)
     assert caught.value.facts["seconds"] == SHORT
     assert "the call's own timeout" in caught.value.message
@@ -143,7 +144,7 @@ async def test_the_timeout_of_a_call_narrows_its_total() -> None:
 async def test_the_timeout_of_a_call_never_widens_a_limit() -> None:
     async with connected(replies(Reply(stall="head")), first_byte=SHORT) as (client, _):
         with pytest.raises(TimeLimitError) as caught:
-            await client.call_tool("t", ARGUMENTS, timeout=60)
+            await client.call_tool("t", ARGUMENTS, CallOptions(timeout=60))
     assert _is_limit(caught.value, "first_byte", Delivery.UNKNOWN)
 
 

@@ -7,7 +7,7 @@ import base64
 import pytest
 
 from openwop_mcp import jsontext
-from openwop_mcp.client import HttpTransport
+from openwop_mcp.client._pool import HttpPool
 from openwop_mcp.effects.delivery import Delivery
 from openwop_mcp.errors import InvalidRequestError
 from tests.support.fake_server import FakeServer, Request, modern
@@ -69,6 +69,7 @@ async def test_every_request_says_revision_client_and_capabilities_in_its_meta(m
         ("io.modelcontextprotocol/protocolVersion", b'"2026-07-28"'),
         ("io.modelcontextprotocol/clientInfo", CLIENT_INFO),
         ("io.modelcontextprotocol/clientCapabilities", b"{}"),
+        *([] if method == "server/discover" else [("progressToken", b"%d" % request.json["id"])]),
     ]
     assert request.json["jsonrpc"] == "2.0"
 
@@ -85,7 +86,7 @@ async def test_no_two_requests_share_an_id() -> None:
 
 async def test_an_address_keeps_its_escapes_and_its_query() -> None:
     path = "/a%2Fb%20c/?k=v%26w%3D&x="
-    async with FakeServer(modern()) as server, HttpTransport() as transport:
+    async with FakeServer(modern()) as server, HttpPool() as transport:
         await client_of(f"http://127.0.0.1:{server.port}{path}", transport).list_tools()
         assert server.requests[0].path == path
 

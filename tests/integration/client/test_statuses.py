@@ -8,7 +8,7 @@ from email.utils import format_datetime
 
 import pytest
 
-from openwop_mcp.client import _http
+from openwop_mcp.client import _answers
 from openwop_mcp.effects.delivery import Delivery
 from openwop_mcp.errors import HttpStatusError, McpError, RateLimitedError, RpcError
 from tests.support.fake_server import FakeServer, Reply, Request, modern
@@ -113,13 +113,22 @@ async def test_a_status_without_a_json_rpc_error_speaks_for_itself(
     assert error.facts["excerpt"] == body.decode()
 
 
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 422, 500])
+@pytest.mark.parametrize("status", [400, 403, 404, 405, 422, 500])
 async def test_a_json_rpc_error_is_kept_whatever_its_status(status: int) -> None:
-    error = await _refused(json_reply(_rpc(-32601), status))
-    assert isinstance(error, RpcError)
+    # Where it could be that of an older server, discovery says that it is none.
+    async with connected(modern({"tools/call": lambda _: json_reply(_rpc(-32601), status)})) as (client, _):
+        with pytest.raises(RpcError) as caught:
+            await client.call_tool("t", ARGUMENTS)
+    error = caught.value
     assert (error.rpc_code, error.facts["httpStatus"]) == (-32601, status)
     assert error.error == b'{"code":-32601,"message":"no"}'
     assert (error.delivery, error.retryable) == (Delivery.ANSWERED, False)
+
+
+async def test_401_is_about_access_whatever_its_body_says() -> None:
+    error = await _refused(json_reply(_rpc(-32601), 401))
+    assert isinstance(error, HttpStatusError)
+    assert (error.status, error.delivery) == (401, Delivery.NOT_PROCESSED)
 
 
 @pytest.mark.parametrize("status", [502, 503, 504])
@@ -191,7 +200,7 @@ async def test_a_retry_after_that_cannot_be_read_is_none(value: str) -> None:
 async def test_a_refusal_whose_body_does_not_end_is_still_that_refusal(
     stall: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_http, "REFUSAL_BODY", 0.05)
+    monkeypatch.setattr(_answers, "REFUSAL_BODY", 0.05)
     kind = "application/json" if stall == "json" else "text/plain"
     error = await _refused(Reply(status=401, headers=[("Content-Type", kind)], body=b'{"a":', stall="body"))
     assert isinstance(error, HttpStatusError)

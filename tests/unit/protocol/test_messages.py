@@ -43,10 +43,7 @@ def test_a_request_holds_every_value_byte_for_byte() -> None:
         12,
         "tools/call",
         [("name", b'"t\\u00e9"'), ("arguments", b'{ "n" : 1.10 }')],
-        revision=MODERN,
-        client_info=b'{"name":"n","version":"1"}',
-        capabilities=b"{}",
-        meta=[("dev.example/key", b'"k"')],
+        [*messages.terms_meta(MODERN, b'{"name":"n","version":"1"}', b"{}"), ("dev.example/key", b'"k"')],
     )
     assert body == (
         b'{"jsonrpc":"2.0","id":12,"method":"tools/call","params":{"name":"t\\u00e9","arguments":{ "n" : 1.10 },'
@@ -58,8 +55,12 @@ def test_a_request_holds_every_value_byte_for_byte() -> None:
 
 
 def test_a_request_without_params_still_has_its_meta() -> None:
-    body = messages.request(1, "server/discover", [], revision=MODERN, client_info=b"{}", capabilities=b"{}")
+    body = messages.request(1, "server/discover", [], messages.terms_meta(MODERN, b"{}", b"{}"))
     assert list(json.loads(body)["params"]) == ["_meta"]
+
+
+def test_a_request_with_neither_has_no_params() -> None:
+    assert messages.request(1, "ping", []) == b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
 
 
 @pytest.mark.parametrize(

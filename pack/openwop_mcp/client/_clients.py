@@ -1,0 +1,108 @@
+"""The clients of one process, by server id: from the settings to something that can be called.
+
+The one place that knows how a server is reached and what it is shown. Owns the connection pool and the clients.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Self
+
+import httpx
+
+from openwop_mcp.client._client import McpClient, OnInput
+from openwop_mcp.client._http import HttpWire
+from openwop_mcp.client._pool import HttpPool, Reach
+from openwop_mcp.client._redact import Redactor
+from openwop_mcp.client._stdio import StdioWire
+from openwop_mcp.client._wire import SizeLimits, Wire
+from openwop_mcp.config import Server, Settings
+
+__all__ = ("Clients",)
+
+
+class Clients:
+    """Clients for the servers of the settings. Each worker that shares them enters them; the last to leave closes them.
+
+    Args:
+        settings: Servers and limits.
+        client_info: JSON text of ``Implementation``.
+        environ: The environment, for credentials.
+        on_input: Answers servers' questions; None declares that they must ask none.
+
+    Raises:
+        SettingsError: A credential cannot be had.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        client_info: bytes,
+        environ: Mapping[str, str],
+        on_input: OnInput | None = None,
+    ) -> None:
+        self._settings = settings
+        self._client_info = client_info
+        self._environ = environ
+        self._on_input = on_input
+        self._pool = HttpPool()
+        self._clients: dict[str, McpClient] = {}
+        self._users = 0
+
+    async def __aenter__(self) -> Self:
+        if not self._users:
+            # Before the pool is opened: a credential that cannot be had leaves nothing behind.
+            self._clients = {
+                server_id: self._client(server_id, one) for server_id, one in self._settings.servers.items()
+            }
+        self._users += 1
+        await self._pool.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._users -= 1
+        if not self._users:
+            clients, self._clients = list(self._clients.values()), {}
+            await asyncio.gather(*(client.close() for client in clients))
+        await self._pool.__aexit__(kind, error, trace)
+
+    def __getitem__(self, server_id: str) -> McpClient:
+        return self._clients[server_id]
+
+    def _client(self, server_id: str, server: Server) -> McpClient:
+        redactor = Redactor(())
+        return McpClient(
+            self._wire(server_id, server, redactor.add),
+            timeouts=server.timeouts,
+            client_info=self._client_info,
+            floor=server.minimum_revision,
+            name=server_id,
+            log_level=server.log_level,
+            on_input=self._on_input,
+            redactor=redactor,
+        )
+
+    def _wire(self, server_id: str, server: Server, on_secret: Callable[[str], None]) -> Wire:
+        limits = self._settings.limits
+        sizes = SizeLimits(limits.response_bytes, limits.event_bytes)
+        if server.url is None:
+            assert server.command is not None
+            given = {name: secret.reveal(self._environ) for name, secret in server.environment.items()}
+            for secret in given.values():
+                on_secret(secret)
+            return StdioWire(server_id, server.command, given, sizes=sizes)
+        header = server.credential.as_header(self._environ) if server.credential is not None else None
+        if header is not None:
+            on_secret(header[1])
+        return HttpWire(
+            server.url,
+            self._pool,
+            reach=Reach.of(server.network, httpx.URL(server.url)),
+            sizes=sizes,
+            static_headers=[] if header is None else [header],
+        )

@@ -1,0 +1,169 @@
+"""What every way to a server has in common: a request goes out on agreed terms, the message that answers it comes back.
+
+Owns the shapes and the promises; knows no socket, no process and no message's content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from openwop_mcp.config import Timeouts
+from openwop_mcp.protocol.revisions import MODERN
+
+__all__ = ("Authorizer", "Incoming", "OnMessage", "Outgoing", "SizeLimits", "StaleTermsError", "Terms", "Wire")
+
+OnMessage = Callable[[bytes], None]
+"""Takes a message that is not the answer: a notification, or what an older server asks of its client."""
+
+
+@dataclass(frozen=True, slots=True)
+class SizeLimits:
+    """Bytes; an answer as a whole, and one event of a stream or one line."""
+
+    response_bytes: int
+    event_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """On what requests to a server are agreed.
+
+    Attributes:
+        revision: Revision of MCP that each of them declares.
+        session_id: What the server calls the session (revisions before 2026-07-28, Streamable HTTP), if it has one.
+        generation: What the wire's ``open`` said when they were agreed; another number voids them.
+        capabilities: The server's, as JSON text, where a handshake told them; a client uses no others.
+    """
+
+    revision: str
+    session_id: str | None = None
+    generation: int = 0
+    capabilities: bytes = b"{}"
+
+    @property
+    def legacy(self) -> bool:
+        """Whether they come from a handshake."""
+        return self.revision != MODERN
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """One JSON-RPC request.
+
+    Attributes:
+        request_id: Its id, which no other request of this client has.
+        method: Its method.
+        body: The message.
+        terms: What it was made for. An ``initialize`` has terms of the revision that it offers.
+        name: What ``Mcp-Name`` mirrors, for the methods that have it.
+        headers: More headers of this one request, such as ``Mcp-Param-*``; stdio has none.
+    """
+
+    request_id: int
+    method: str
+    body: bytes
+    terms: Terms
+    name: str | None = None
+    headers: Sequence[tuple[str, str]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """The message that answers a request.
+
+    Attributes:
+        message: Its bytes.
+        status: HTTP status; 0 over stdio.
+        session_id: The session that an answer to ``initialize`` opened.
+    """
+
+    message: bytes
+    status: int = 0
+    session_id: str | None = None
+
+
+class StaleTermsError(Exception):
+    """What was agreed is void: the server's process is another one now. The request was not sent."""
+
+
+class Authorizer(Protocol):
+    """Has the token that a server's requests carry. One server's wire asks it, for many requests at once."""
+
+    @property
+    def context(self) -> int:
+        """A number that changes when another issuer, client, subject or scope stands behind the token."""
+        ...
+
+    async def header(self) -> tuple[str, str] | None:
+        """The header that carries the token; None to ask without one, and see what the server wants.
+
+        Raises:
+            McpError: There is no token to be had.
+        """
+        ...
+
+    async def refused(self, status: int, challenges: Sequence[str], sent: str | None) -> bool:
+        """Deal with a refusal.
+
+        Args:
+            status: 401 or 403.
+            challenges: The values of ``WWW-Authenticate``.
+            sent: The header value that was refused.
+
+        Returns:
+            Whether the request is to be sent again, with what :meth:`header` gives now.
+
+        Raises:
+            McpError: What the server wants cannot be had.
+        """
+        ...
+
+
+class Wire(Protocol):
+    """A way to one server. One client owns it and closes it."""
+
+    @property
+    def http(self) -> bool:
+        """Whether it is Streamable HTTP, with headers that mirror a request."""
+        ...
+
+    @property
+    def origin(self) -> str:
+        """What the server is known by: scheme, host and port, or its command. Holds no credential."""
+        ...
+
+    @property
+    def context(self) -> int:
+        """The authorization context: a number that changes when the credential changes what may be seen."""
+        ...
+
+    async def open(self, limits: Timeouts) -> int:
+        """See to it that there is something to talk to; says which generation of it.
+
+        Raises:
+            McpError: There is nothing, and nothing was sent.
+        """
+        ...
+
+    async def exchange(self, out: Outgoing, *, limits: Timeouts, on_message: OnMessage | None = None) -> Incoming:
+        """Send a request and wait for the message that answers it. To be cancelled is to give the request up.
+
+        Raises:
+            StaleTermsError: See there.
+            McpError: Any of the tree; ``delivery`` says what is known of the request.
+        """
+        ...
+
+    async def notify(self, message: bytes, terms: Terms) -> None:
+        """Send a notification, or the answer to what an older server asked; to fail at it is no fault of a call."""
+        ...
+
+    async def end(self, terms: Terms) -> None:
+        """End a session that the server still keeps; to fail at it is no fault of a call."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of what is held."""
+        ...

@@ -1,0 +1,1024 @@
+"""A server as a process: its answers, its noise, its deaths, and that nothing of it is left. On both event loops."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import functools
+import gc
+import inspect
+import itertools
+import json
+import logging
+import os
+import random
+import sys
+import tracemalloc
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import uvloop
+
+from openwop_mcp.client import _stdio
+from openwop_mcp.client._stdio import StdioWire, _Cut, _Lines, _response_id
+from openwop_mcp.client._wire import Incoming, OnMessage, Outgoing, SizeLimits, StaleTermsError, Terms
+from openwop_mcp.config import SettingsError, Timeouts
+from openwop_mcp.effects.delivery import Delivery
+from openwop_mcp.errors import (
+    ConnectError,
+    ConnectionLostError,
+    InterruptedCallError,
+    MalformedAnswerError,
+    McpError,
+    ResultTooLargeError,
+    RpcError,
+    TimeLimitError,
+)
+from openwop_mcp.protocol import messages
+from tests.support import stdio_server
+
+PROGRAM = [sys.executable, "-I", "-S", str(Path(stdio_server.__file__))]
+SECRET = "sk-stdio-1234567890"
+
+
+LOOPS: Mapping[str, Callable[[], asyncio.AbstractEventLoop]] = {
+    "asyncio": asyncio.new_event_loop,
+    "uvloop": uvloop.new_event_loop,
+}
+
+
+def on_both_loops(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Run a test on a new loop of each kind: what watches a process differs between them."""
+
+    @functools.wraps(test)
+    def run(loop: str, **fixtures: Any) -> None:
+        with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
+            runner.run(test(**fixtures))
+
+    signature = inspect.signature(test)
+    loop = inspect.Parameter("loop", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    run.__signature__ = signature.replace(parameters=[loop, *signature.parameters.values()])  # type: ignore[attr-defined]
+    return pytest.mark.parametrize("loop", LOOPS)(run)
+
+
+class Peer:
+    """A wire and what a client would keep for it."""
+
+    def __init__(self, wire: StdioWire, limits: Timeouts) -> None:
+        self.wire = wire
+        self.limits = limits
+        self.ids = itertools.count(1)
+        self.unmatched: list[Any] = []
+        wire.on_unmatched = lambda message: self.unmatched.append(json.loads(message))
+
+    @property
+    def process(self) -> _stdio._Process:
+        assert self.wire._process is not None
+        return self.wire._process
+
+    async def ask(
+        self,
+        *do: list[Any],
+        method: str = "tools/call",
+        request_id: int | None = None,
+        on_message: OnMessage | None = None,
+        revision: str = "2026-07-28",
+        body: bytes | None = None,
+        generation: int | None = None,
+        **limits: float,
+    ) -> Incoming:
+        if generation is None:
+            generation = await self.wire.open(self.limits)
+        number = next(self.ids) if request_id is None else request_id
+        if body is None:
+            params = {"do": list(do)} if do else {}
+            body = json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}).encode()
+        out = Outgoing(number, method, body, Terms(revision, generation=generation))
+        allowed = self.limits.model_copy(update=limits)
+        return await self.wire.exchange(out, limits=allowed, on_message=on_message)
+
+    async def result(self, *do: list[Any], **options: Any) -> Any:
+        return json.loads((await self.ask(*do, **options)).message)["result"]
+
+    async def seen(self) -> list[Any]:
+        """All that the server has read so far."""
+        return [json.loads(line) for line in await self.result(["seen"])]
+
+    async def dead(self) -> None:
+        async with asyncio.timeout(5):
+            await asyncio.shield(self.process.ended)
+
+
+@contextlib.asynccontextmanager
+async def peer(
+    *,
+    command: list[str] | None = None,
+    environment: Callable[[], Mapping[str, str]] | Mapping[str, str] | None = None,
+    event_bytes: int = 1024**2,
+    limits: Mapping[str, float] | None = None,
+    **options: Any,
+) -> AsyncIterator[Peer]:
+    wire = StdioWire(
+        "box",
+        command if command is not None else [*PROGRAM, json.dumps(options)],
+        environment if environment is not None else {},
+        sizes=SizeLimits(response_bytes=event_bytes, event_bytes=event_bytes),
+    )
+    allowed = Timeouts(**{"connect": 5.0, "first_byte": 5.0, "idle": 5.0, "total": 10.0, **(limits or {})})
+    found = Peer(wire, allowed)
+    tasks = asyncio.all_tasks()
+    try:
+        yield found
+    finally:
+        pid = wire._process.pid if wire._process is not None else None
+        await wire.close()
+        assert asyncio.all_tasks() <= tasks, "a task is left"
+        if pid is not None:
+            assert not psutil.pid_exists(pid), "the process, or its zombie, is left"
+        gc.collect()
+
+
+async def until(condition: Callable[[], object], seconds: float = 5) -> None:
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110 - what happens in another process sets no event
+            await asyncio.sleep(0.005)
+
+
+def said(number: int, text: str = "ok", **members: Any) -> str:
+    result = {"resultType": "complete", "text": text}
+    return json.dumps({"jsonrpc": "2.0", "id": number, "result": result, **members}, ensure_ascii=False)
+
+
+def _children() -> list[psutil.Process]:
+    return psutil.Process().children(recursive=True)
+
+
+# --- starting ---------------------------------------------------------------------------------------------------------
+
+
+@on_both_loops
+async def test_concurrent_opens_start_one_process() -> None:
+    before = len(_children())
+    async with peer() as box:
+        assert await asyncio.gather(*[box.wire.open(box.limits) for _ in range(50)]) == [1] * 50
+        assert len(_children()) == before + 1
+        assert await box.result(request_id=7) == {"resultType": "complete", "echo": {}}
+
+
+@on_both_loops
+async def test_the_process_has_a_session_of_its_own_and_only_the_variables_that_it_needs(monkeypatch) -> None:
+    monkeypatch.setenv("OTHER_SERVERS_TOKEN", SECRET)
+    monkeypatch.setenv("LC_TIME", "C")
+    monkeypatch.setenv("HTTPS_PROXY", "http://user:password@proxy.example")
+    async with peer(environment={"BOX_TOKEN": SECRET, "LC_TIME": "C.UTF-8"}) as box:
+        about = await box.result(["about"])
+    assert about["session"] == about["pid"] != os.getsid(0)
+    assert about["environment"]["BOX_TOKEN"] == SECRET
+    assert about["environment"]["PATH"] == os.environ["PATH"]
+    assert about["environment"]["LC_TIME"] == "C.UTF-8"
+    assert not {"OTHER_SERVERS_TOKEN", "HTTPS_PROXY"} & about["environment"].keys()
+    assert {
+        name
+        for name in about["environment"]
+        if name not in _stdio.INHERITED and not name.startswith(_stdio.INHERITED_PREFIXES)
+    } == {"BOX_TOKEN"}
+
+
+@on_both_loops
+async def test_the_environment_is_read_anew_for_each_process() -> None:
+    values = iter(["first-value", "second-value"])
+    async with peer(environment=lambda: {"TURN": next(values)}) as box:
+        assert (await box.result(["about"]))["environment"]["TURN"] == "first-value"
+        with pytest.raises(ConnectionLostError):
+            await box.ask(["exit", 0])
+        assert (await box.result(["about"]))["environment"]["TURN"] == "second-value"
+
+
+@on_both_loops
+async def test_a_secret_that_cannot_be_had_sends_nothing() -> None:
+    def environment() -> Mapping[str, str]:
+        raise SettingsError("the environment variable BOX_TOKEN is not set: set it, or name another one")
+
+    async with peer(environment=environment) as box:
+        with pytest.raises(ConnectError, match="BOX_TOKEN is not set") as caught:
+            await box.wire.open(box.limits)
+        assert caught.value.delivery is Delivery.NOT_SENT
+
+
+@on_both_loops
+async def test_arguments_are_no_shells_business() -> None:
+    hostile = "$(touch x); `id` > /dev/null \"'"
+    async with peer(command=[*PROGRAM, "{}", hostile]) as box:
+        assert (await box.result(["about"]))["arguments"][-1] == hostile
+
+
+@pytest.mark.parametrize(
+    "program", ["no-such-program-here", "/etc/passwd", "/", "bad\0name"], ids=["absent", "no program", "folder", "nul"]
+)
+@on_both_loops
+async def test_a_command_that_cannot_be_started_is_named_with_what_to_do(program: str) -> None:
+    async with peer(command=[program, f"--token={SECRET}"]) as box:
+        for _ in range(2):
+            with pytest.raises(ConnectError, match=r"cannot be started .*setting servers\.box\.command") as caught:
+                await box.wire.open(box.limits)
+            assert program.replace("\0", "\\x00") in str(caught.value)
+            assert SECRET not in str(caught.value)
+            assert caught.value.delivery is Delivery.NOT_SENT
+
+
+@on_both_loops
+async def test_a_program_that_is_no_executable_format_is_refused(tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_bytes(b"\x7fELF nonsense")
+    program.chmod(0o755)
+    async with peer(command=[str(program)]) as box:
+        with pytest.raises(ConnectError, match="cannot be started .*Exec format error"):
+            await box.wire.open(box.limits)
+
+
+@on_both_loops
+async def test_an_opener_that_stops_waiting_stops_no_other() -> None:
+    async with peer() as box:
+        first = asyncio.ensure_future(box.wire.open(box.limits))
+        second = asyncio.ensure_future(box.wire.open(box.limits))
+        await asyncio.sleep(0)
+        first.cancel()
+        assert await second == 1
+
+
+@on_both_loops
+async def test_what_it_is_known_by_holds_no_command_line() -> None:
+    async with peer(command=["x", SECRET]) as box:
+        assert (box.wire.origin, box.wire.http, box.wire.context) == ("stdio:box", False, 0)
+
+
+# --- answers ----------------------------------------------------------------------------------------------------------
+
+
+@on_both_loops
+async def test_five_hundred_calls_at_once_each_get_their_own_answer() -> None:
+    async with peer() as box:
+        numbers = list(range(1, 501))
+        random.shuffle(numbers)
+
+        async def one(number: int) -> None:
+            assert (await box.result(["hold", 25], request_id=number))["held"] == number
+
+        await asyncio.gather(*[one(number) for number in numbers])
+        assert not box.process._flights
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 64])
+@on_both_loops
+async def test_a_message_may_come_in_pieces_of_any_size(size: int) -> None:
+    text = "é😀\u2028" * 5
+    async with peer() as box:
+        assert (await box.result(["pieces", said(1, text) + "\r\n", size], request_id=1))["text"] == text
+
+
+@on_both_loops
+async def test_the_bytes_of_the_answer_are_the_servers() -> None:
+    raw = '{"id" : 1, "result":{ "n": 1.10, "b": 1E400, "d": 1, "d": 2, "s": "\\u00e9" } , "jsonrpc":"2.0"}'
+    async with peer() as box:
+        incoming = await box.ask(["text", f"\xef\xbb\xbf{raw} \r\n"])
+        assert incoming == Incoming(raw.encode() + b" ")
+
+
+@on_both_loops
+async def test_an_answer_whose_line_was_not_ended_counts_if_it_is_whole() -> None:
+    async with peer() as box:
+        assert (await box.result(["text", said(1)], ["exit", 0], request_id=1))["text"] == "ok"
+        await box.dead()
+        with pytest.raises(ConnectionLostError):
+            await box.ask(["text", said(2)[:-1]], ["exit", 0], request_id=2)
+
+
+@on_both_loops
+async def test_a_request_goes_out_as_one_line_however_its_arguments_are_laid_out() -> None:
+    async with peer() as box:
+        body = b'{"jsonrpc":"2.0","id":1,"method":"m","params":{\r\n "a": [1.10,\n 2],\r"s":"\\n"}}'
+        assert json.loads((await box.ask(body=body)).message)["result"]["echo"] == {"a": [1.10, 2], "s": "\n"}
+
+
+@on_both_loops
+async def test_late_unknown_and_repeated_answers_are_ignored() -> None:
+    async with peer() as box:
+        with pytest.raises(TimeLimitError):
+            await box.ask(["hold", 99], first_byte=0.05)
+        text = "\n".join([said(1, "late"), said(77, "unknown"), said(2), said(2, "again"), said(1, "late"), ""])
+        first, second = await asyncio.gather(box.result(["hold", 3]), box.result(["text", text], ["hold", 3]))
+        assert first["text"] == "ok"
+        assert second["held"] == 3
+        assert await box.result()
+
+
+@pytest.mark.parametrize("number", [0, 99, '"7f"', "1.5"])
+@on_both_loops
+async def test_an_id_that_was_never_sent_is_the_only_requests_fault_at_once(number: object) -> None:
+    async with peer() as box:
+        text = f'{{"jsonrpc":"2.0","id":{number},"result":{{}}}}\n'
+        incoming = await box.ask(["text", text], request_id=7)
+        with pytest.raises(MalformedAnswerError, match=f"expected id 7, received {number}"):
+            messages.answer(incoming.message, 7, method="tools/call", http_status=0)
+
+
+@on_both_loops
+async def test_an_error_without_id_belongs_to_the_only_request() -> None:
+    async with peer() as box:
+        for number in ['"id":null,', ""]:
+            error = f'{{"jsonrpc":"2.0",{number}"error":{{"code":-32700,"message":"no"}}}}\n'
+            incoming = await box.ask(["text", error], request_id=5)
+            with pytest.raises(RpcError, match="-32700"):
+                messages.answer(incoming.message, 5, method="tools/call", http_status=0)
+
+
+@on_both_loops
+async def test_an_error_without_id_belongs_to_none_of_several() -> None:
+    error = '{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"no"}}\n'
+    async with peer() as box:
+        found = await asyncio.gather(box.result(["hold", 2]), box.result(["text", error], ["hold", 2]))
+        assert [item["held"] for item in found] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ('{"jsonrpc":"2.0","id":1,"result":{"n":NaN}}', "invalid_json"),
+        ('{"result":{"n":NaN},"jsonrpc":"2.0","id":1}', "invalid_json"),
+        ('{"jsonrpc":"2.0","id":1,"result":{"s":"cut', "invalid_json"),
+        ('{"jsonrpc":"2.0","id":1,"result":{"s":"\xff"}}', "invalid_utf8"),
+        ('[{"jsonrpc":"2.0","id":1,"result":{}}]', "not_an_object"),
+        ('{"jsonrpc":"2.0","id":"1","result":{}}', "wrong_id"),
+        ('{"id":1,"result":{}}', "not_jsonrpc"),
+        ('{"jsonrpc":"2.0","id":1}', "neither_result_nor_error"),
+    ],
+)
+@on_both_loops
+async def test_a_broken_answer_is_told_at_once_to_the_request_that_it_names(text: str, fault: str) -> None:
+    async with peer() as box:
+        first = asyncio.ensure_future(box.ask(["hold", 2], request_id=50))
+        incoming = await box.ask(["text", text + "\n"], request_id=1)
+        with pytest.raises(MalformedAnswerError) as caught:
+            messages.answer(incoming.message, 1, method="tools/call", http_status=0)
+        assert caught.value.fault == fault
+        await box.ask(["hold", 2], request_id=51)
+        assert json.loads((await first).message)["result"]["held"] == 50
+
+
+@on_both_loops
+async def test_messages_in_an_array_are_taken_apart_for_the_revision_that_has_them() -> None:
+    note = '{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}'
+    async with peer() as box:
+        incoming = await box.ask(["text", f"[{note}, {said(1)} ]\n"], request_id=1, revision="2025-03-26")
+        assert incoming.message == said(1).encode()
+        assert box.unmatched == [json.loads(note)]
+
+
+# --- other messages ---------------------------------------------------------------------------------------------------
+
+
+def note(method: str, **params: Any) -> str:
+    return json.dumps({"jsonrpc": "2.0", "method": f"notifications/{method}", "params": params}) + "\n"
+
+
+@on_both_loops
+async def test_progress_goes_to_the_request_whose_token_it_has_and_to_no_other() -> None:
+    heard: dict[int, list[Any]] = {1: [], 2: []}
+
+    def listen(number: int) -> OnMessage:
+        return lambda message: heard[number].append(json.loads(message)["params"]["progress"])
+
+    text = "".join(
+        note("progress", progressToken=token, progress=value)
+        for token, value in [(1, 10), (2, 20), ("1", 0), (9, 0), (1, 11), (True, 0), (None, 0)]
+    )
+    async with peer() as box:
+        await asyncio.gather(
+            box.ask(["hold", 2], on_message=listen(1)), box.ask(["text", text], ["hold", 2], on_message=listen(2))
+        )
+        assert heard == {1: [10, 11], 2: [20]}
+        assert box.unmatched == []
+
+
+@on_both_loops
+async def test_progress_moves_the_idle_limit_and_never_the_total() -> None:
+    async with peer() as box:
+        call = asyncio.ensure_future(
+            box.ask(["text", note("progress", progressToken=1, progress=1)], first_byte=5, idle=0.2, total=10)
+        )
+        with pytest.raises(TimeLimitError) as caught:
+            await call
+        assert caught.value.limit == "idle"
+
+        stop = asyncio.Event()
+
+        async def keep_alive() -> None:
+            while not stop.is_set():
+                await box.ask(["text", note("progress", progressToken=2, progress=1) + said(3) + "\n"], request_id=3)
+                await asyncio.sleep(0.02)
+
+        beat = asyncio.ensure_future(keep_alive())
+        with pytest.raises(TimeLimitError) as caught:
+            await box.ask(["hold", 9], request_id=2, idle=0.2, total=0.6)
+        assert caught.value.limit == "total"
+        stop.set()
+        await beat
+
+
+@on_both_loops
+async def test_notifications_of_a_subscription_go_to_the_request_that_listens() -> None:
+    heard: list[Any] = []
+    meta = {"io.modelcontextprotocol/subscriptionId": 1}
+    text = note("subscriptions/acknowledged", notifications={}, _meta=meta) + note("tools/list_changed", _meta=meta)
+    text += note("tools/list_changed", _meta={"io.modelcontextprotocol/subscriptionId": "1"})
+    async with peer() as box:
+        await box.ask(
+            ["text", text + said(1) + "\n"],
+            method="subscriptions/listen",
+            on_message=lambda message: heard.append(json.loads(message)["method"]),
+        )
+        assert heard == ["notifications/subscriptions/acknowledged", "notifications/tools/list_changed"]
+        assert [message["method"] for message in box.unmatched] == ["notifications/tools/list_changed"]
+
+
+@on_both_loops
+async def test_a_server_may_end_a_subscription_but_no_call() -> None:
+    async with peer() as box:
+        with pytest.raises(ConnectionLostError, match="listen again"):
+            await box.ask(["text", note("cancelled", requestId=1)], method="subscriptions/listen", request_id=1)
+        assert await box.result(["text", note("cancelled", requestId=2)], ["answer", {}], request_id=2) == {}
+
+
+@on_both_loops
+async def test_what_an_older_server_asks_is_handed_over_and_can_be_answered() -> None:
+    request = '{"jsonrpc":"2.0","id":1,"method":"ping"}'
+    async with peer() as box:
+        # Its ids are its own: this one is no answer to our request of the same number.
+        await box.ask(["text", request + "\n"], ["answer", {}], request_id=1)
+        assert box.unmatched == [json.loads(request)]
+        await box.wire.notify(b'{"jsonrpc":"2.0","id":1,"result":{}}', Terms("2025-11-25", generation=1))
+        assert {"jsonrpc": "2.0", "id": 1, "result": {}} in await box.seen()
+
+
+@on_both_loops
+async def test_log_messages_go_to_no_request() -> None:
+    heard: list[bytes] = []
+    async with peer() as box:
+        await box.ask(["text", note("message", level="info", data=1)], ["answer", {}], on_message=heard.append)
+        assert heard == []
+        assert [message["params"] for message in box.unmatched] == [{"level": "info", "data": 1}]
+
+
+@on_both_loops
+async def test_a_listener_that_fails_fails_its_call_and_no_other() -> None:
+    def broken(message: bytes) -> None:
+        raise LookupError("not taken")
+
+    async with peer() as box:
+        with pytest.raises(LookupError, match="not taken"):
+            await box.ask(["text", note("progress", progressToken=1, progress=1)], on_message=broken)
+        assert (await box.seen())[-2]["params"]["requestId"] == 1
+        box.wire.on_unmatched = broken
+        assert await box.result(["text", note("message", level="info", data=1)], ["answer", {}]) == {}
+
+
+@on_both_loops
+async def test_a_listener_runs_in_the_context_of_its_call() -> None:
+    whose: contextvars.ContextVar[str] = contextvars.ContextVar("whose", default="nobody")
+    heard: list[str] = []
+
+    async def call(name: str, number: int) -> None:
+        whose.set(name)
+        text = note("progress", progressToken=number, progress=1)
+        await box.ask(["text", text], ["answer", {}], on_message=lambda _: heard.append(whose.get()), request_id=number)
+
+    async with peer() as box:
+        await asyncio.gather(call("a", 1), call("b", 2))
+        assert heard == ["a", "b"]
+
+
+# --- noise, size, standard error --------------------------------------------------------------------------------------
+
+
+@on_both_loops
+async def test_noise_is_passed_over_and_reported_once_for_each_process(caplog: pytest.LogCaptureFixture) -> None:
+    noise = [
+        "Starting\x1b[31m up " + "x" * 5000,
+        "",
+        "   ",
+        "\xff\xfe",
+        "17",
+        "null",
+        "[]",
+        "[1]",
+        '"text"',
+        '{"type":"heartbeat"}',
+        '{"level":"info","method":"GET","id":1}',
+        '{"error":"x","msg":"y"}',
+        '{"jsonrpc":"2.0","method":7}',
+        '{"jsonrpc":"2.0","method":"\xff"}',
+        '{"jsonrpc":"2.0","method":"notifications/x","params":[1]}',
+        '{"jsonrpc":"2.0","id":',
+        "{",
+        "[" * 20000,
+    ]
+    caplog.set_level(logging.WARNING)
+    async with peer(say="\xef\xbb\xbf" + "\r\n".join(noise) + "\n") as box:
+        assert await box.result(["text", "\n".join(noise) + "\n"], ["answer", {"n": 1}]) == {"n": 1}
+        assert len(caplog.records) == 1
+        told = caplog.records[0].getMessage()
+        assert "'box'" in told
+        assert "Starting\\x1b[31m" in told
+        assert len(told) < 500
+        with pytest.raises(ConnectionLostError):
+            await box.ask(["exit", 0])
+        await box.ask()
+        assert len([record for record in caplog.records if "Starting" in record.getMessage()]) == 2
+
+
+@pytest.mark.parametrize("order", ["jsonrpc id result", "id jsonrpc result", "result jsonrpc id", "jsonrpc result id"])
+@on_both_loops
+async def test_an_answer_over_the_limit_fails_its_request_alone(order: str) -> None:
+    async with peer(event_bytes=10_000) as box:
+        other = asyncio.ensure_future(box.result(["hold", 2]))
+        with pytest.raises(ResultTooLargeError, match=r"setting limits\.event_bytes") as caught:
+            await box.ask(["big", 200_000, order], request_id=20)
+        assert caught.value.delivery is Delivery.ANSWERED
+        assert caught.value.facts["limit"] == 10_000
+        assert caught.value.facts["size"] > 200_000
+        await box.ask(["hold", 2], request_id=21)
+        assert (await other)["held"] == 1
+        assert await box.wire.open(box.limits) == 1
+
+
+@pytest.mark.parametrize("text", ["x" * 20_000, '{"jsonrpc":"2.0","method":"m","params":"' + "x" * 20_000 + '"}'])
+@on_both_loops
+async def test_a_line_over_the_limit_that_names_no_request_fails_all_in_flight(text: str) -> None:
+    async with peer(event_bytes=10_000) as box:
+        found = await asyncio.gather(
+            box.ask(["hold", 9]), box.ask(["hold", 9], ["text", text + "\n"]), return_exceptions=True
+        )
+        assert [type(error) for error in found] == [ResultTooLargeError] * 2
+        assert all(isinstance(error, McpError) and error.delivery is Delivery.UNKNOWN for error in found)
+        assert await box.result(["answer", {}]) == {}
+
+
+@on_both_loops
+async def test_a_line_at_the_limit_is_read_and_one_byte_more_is_not() -> None:
+    async with peer(event_bytes=len(said(1, "x" * 500))) as box:
+        assert (await box.result(["text", said(1, "x" * 500) + "\n"], request_id=1))["text"] == "x" * 500
+        with pytest.raises(ResultTooLargeError):
+            await box.ask(["text", said(2, "x" * 501) + "\n"], request_id=2)
+
+
+@on_both_loops
+async def test_a_large_answer_is_read_whole_and_one_over_the_limit_is_not_held() -> None:
+    async with peer(event_bytes=8 * 1024**2) as box:
+        assert len((await box.ask(["big", 7 * 1024**2, "jsonrpc id result"])).message) > 7 * 1024**2
+        tracemalloc.start()
+        with pytest.raises(ResultTooLargeError):
+            await box.ask(["big", 64 * 1024**2, "result jsonrpc id"])
+        assert tracemalloc.get_traced_memory()[1] < 24 * 1024**2
+        tracemalloc.stop()
+
+
+@on_both_loops
+async def test_standard_error_goes_to_the_log_escaped_bounded_and_without_secrets(caplog) -> None:
+    caplog.set_level(logging.INFO, logger="openwop_mcp.server.box")
+    async with peer(environment={"TOKEN": SECRET}, stderr=f"using {SECRET}\r\n") as box:
+        await box.ask(["stderr", "a\x1b]0;x\x07b\n\n" + "y" * 100_000 + "\nend\n"], ["answer", {}])
+        records = [record for record in caplog.records if record.name == "openwop_mcp.server.box"]
+        await until(
+            lambda: any(record.name.endswith("box") and record.getMessage() == "end" for record in caplog.records)
+        )
+        records = [record for record in caplog.records if record.name == "openwop_mcp.server.box"]
+        told = [record.getMessage() for record in records]
+        assert told[0] == "using [credential]"
+        assert told[1] == "a\\x1b]0;x\\x07b"
+        assert told[2].startswith("yyy")
+        assert told[2].endswith("…")
+        assert len(told[2]) <= 256
+        assert {record.levelno for record in records} == {logging.INFO}
+
+
+@on_both_loops
+async def test_a_flood_on_standard_error_blocks_nobody_and_is_logged_in_part(caplog) -> None:
+    caplog.set_level(logging.INFO, logger="openwop_mcp.server.box")
+    async with peer() as box:
+        assert await box.result(["stderr", "flood\n" * 100_000], ["answer", {}]) == {}
+        await until(lambda: any("were dropped" in record.getMessage() for record in caplog.records))
+        told = [record.getMessage() for record in caplog.records if record.name == "openwop_mcp.server.box"]
+        assert told.count("flood") < 5 * _stdio.LOGGED_LINES
+
+
+# --- giving up --------------------------------------------------------------------------------------------------------
+
+
+@on_both_loops
+async def test_a_cancelled_call_is_cancelled_at_the_server() -> None:
+    async with peer() as box:
+        await box.ask()
+        call = asyncio.ensure_future(box.ask(["hold", 2]))
+        await box.ask()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        cancelled = (await box.seen())[-2]
+        assert cancelled["method"] == "notifications/cancelled"
+        assert cancelled["params"]["requestId"] == 2
+        assert "id" not in cancelled
+        # The late answer to it does no harm.
+        assert (await box.result(["hold", 2]))["held"] == 5
+
+
+@on_both_loops
+async def test_a_call_out_of_time_is_cancelled_at_the_server_with_the_limit_as_the_reason() -> None:
+    async with peer() as box:
+        with pytest.raises(TimeLimitError) as caught:
+            await box.ask(["hold", 2], first_byte=0.05)
+        assert (caught.value.limit, caught.value.delivery) == ("first_byte", Delivery.UNKNOWN)
+        assert (await box.seen())[-2]["params"] == {"requestId": 1, "reason": "the first_byte limit ran out"}
+
+
+@on_both_loops
+async def test_a_handshake_is_never_cancelled() -> None:
+    async with peer() as box:
+        with pytest.raises(TimeLimitError):
+            await box.ask(["hold", 2], method="initialize", first_byte=0.05)
+        assert [message["method"] for message in await box.seen()] == ["initialize", "tools/call"]
+
+
+@on_both_loops
+async def test_an_answer_is_not_lost_to_a_limit_that_runs_out_at_the_same_time(monkeypatch) -> None:
+    settle = _stdio._Flight.settle
+
+    def settle_too_late(flight: _stdio._Flight, message: bytes) -> None:
+        settle(flight, message)
+        flight.deadline._due = 0
+        flight.deadline._look()
+
+    monkeypatch.setattr(_stdio._Flight, "settle", settle_too_late)
+    async with peer() as box:
+        assert await box.result(["answer", {"n": 1}]) == {"n": 1}
+
+
+# --- a server that does not read --------------------------------------------------------------------------------------
+
+
+@on_both_loops
+async def test_a_server_that_does_not_read_ends_in_a_limit_and_what_never_left_is_known() -> None:
+    async with peer(deaf=True) as box:
+        large = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "m", "params": {"x": "y" * 2_000_000}}).encode()
+        found = await asyncio.gather(
+            box.ask(body=large, request_id=1, first_byte=0.2),
+            *[box.ask(connect=0.1, first_byte=0.2) for _ in range(5)],
+            return_exceptions=True,
+        )
+        assert [(error.limit, error.delivery) for error in found if isinstance(error, TimeLimitError)] == [
+            ("first_byte", Delivery.UNKNOWN),
+            *[("connect", Delivery.NOT_SENT)] * 5,
+        ]
+        async with asyncio.timeout(4):
+            await box.wire.notify(b"{}", Terms("2026-07-28", generation=1))
+
+
+@on_both_loops
+async def test_large_requests_at_once_do_not_mix() -> None:
+    async with peer() as box:
+
+        async def one(number: int) -> None:
+            text = chr(97 + number) * 300_000
+            body = {"jsonrpc": "2.0", "id": number, "method": "m", "params": {"text": text}}
+            incoming = await box.ask(body=json.dumps(body).encode(), request_id=number)
+            assert json.loads(incoming.message)["result"]["echo"]["text"] == text
+
+        await asyncio.gather(*[one(number) for number in range(1, 21)])
+
+
+@on_both_loops
+async def test_who_waits_for_a_server_that_does_not_read_is_told_of_its_end_with_nothing_sent() -> None:
+    async with peer(deaf=True) as box:
+        large = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "m", "params": {"x": "y" * 2_000_000}}).encode()
+        first = asyncio.ensure_future(box.ask(body=large, request_id=1))
+        await until(lambda: box.wire._process is not None and not box.process.writable.is_set())
+        second = asyncio.ensure_future(box.ask(request_id=2))
+        await until(box.process._turn.locked)
+        os.kill(box.process.pid, 9)
+        with pytest.raises(ConnectionLostError, match="SIGKILL"):
+            await first
+        with pytest.raises(StaleTermsError):
+            await second
+
+
+# --- deaths -----------------------------------------------------------------------------------------------------------
+
+
+@on_both_loops
+async def test_a_killed_server_fails_what_is_in_flight_and_the_next_open_starts_another() -> None:
+    async with peer() as box:
+        await box.ask()
+        calls = [asyncio.ensure_future(box.ask(["hold", 99])) for _ in range(20)]
+        await until(lambda: len(box.process._flights) == 20)
+        os.kill(box.process.pid, 9)
+        for call in calls:
+            with pytest.raises(ConnectionLostError, match="SIGKILL") as caught:
+                await call
+            assert caught.value.delivery is Delivery.UNKNOWN
+        with pytest.raises(StaleTermsError):
+            await box.ask(generation=1)
+        assert await box.wire.open(box.limits) == 2
+        with pytest.raises(StaleTermsError):
+            await box.ask(generation=1)
+        assert await box.result(["answer", {}]) == {}
+
+
+@on_both_loops
+async def test_calls_go_on_through_many_kills() -> None:
+    done = lost = 0
+
+    async def caller(box: Peer) -> None:
+        nonlocal done, lost
+        for _ in range(40):
+            try:
+                await box.ask(["answer", {}])
+                done += 1
+            except (ConnectionLostError, StaleTermsError):
+                lost += 1
+
+    async with peer() as box:
+        callers = [asyncio.ensure_future(caller(box)) for _ in range(20)]
+        pids = []
+        for _ in range(5):
+            await until(lambda: box.wire._process is not None and box.process.accepting and box.process.answered)
+            pids.append(box.process.pid)
+            os.kill(pids[-1], 9)
+            await until(lambda: box.wire._process is None or box.process.pid != pids[-1])
+        await asyncio.gather(*callers)
+        assert done + lost == 800
+        assert not [pid for pid in pids if psutil.pid_exists(pid)]
+
+
+@on_both_loops
+async def test_an_exit_is_named_with_its_status_and_the_last_words() -> None:
+    async with peer(environment={"TOKEN": SECRET}) as box:
+        words = f"Traceback\n  line\nKeyError: {SECRET}\x1b\n"
+        with pytest.raises(ConnectionLostError) as caught:
+            await box.ask(["stderr", words], ["exit", 3])
+        assert "exited with status 3" in str(caught.value)
+        assert "KeyError: [credential]\\x1b" in str(caught.value)
+        assert SECRET not in str(caught.value)
+
+
+@on_both_loops
+async def test_the_last_answers_of_a_server_that_exits_are_not_lost() -> None:
+    async with peer() as box:
+        for _ in range(10):
+            assert await box.result(["answer", {}], ["exit", 0]) == {}
+            if box.wire._process is not None:
+                await box.dead()
+
+
+@pytest.mark.parametrize(("fd", "name"), [(1, "output"), (0, "input")])
+@on_both_loops
+async def test_a_server_that_closes_a_pipe_is_ended_and_replaced(monkeypatch, fd: int, name: str) -> None:
+    monkeypatch.setattr(_stdio, "LAST_WORDS", 0.05)
+    async with peer(stubborn=True, stay=True) as box:
+        await box.ask()
+        pid = box.process.pid
+        call = asyncio.ensure_future(box.ask(["text", said(2) + "\n"], ["close", fd], request_id=2))
+        with contextlib.suppress(ConnectionLostError):
+            await call
+        await asyncio.sleep(0)
+        with pytest.raises((ConnectionLostError, StaleTermsError)):
+            # Only asyncio notices that nobody reads any more before it writes.
+            while True:
+                await box.ask(["hold", 9], generation=1)
+        await until(lambda: name in box.wire._last_end)
+        assert await box.wire.open(box.limits) == 2
+        assert not psutil.pid_exists(pid)
+
+
+@on_both_loops
+async def test_a_child_that_keeps_the_pipes_keeps_nobody_waiting_and_goes_too(monkeypatch) -> None:
+    monkeypatch.setattr(_stdio, "LAST_WORDS", 0.05)
+    async with peer() as box:
+        child = await box.result(["child"])
+        with pytest.raises(ConnectionLostError, match="status 4"):
+            await box.ask(["exit", 4])
+        await box.ask()
+        await until(lambda: not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE)
+
+
+@on_both_loops
+async def test_a_server_that_exits_at_once_does_not_spin_and_says_why(monkeypatch) -> None:
+    monkeypatch.setattr(_stdio, "FIRST_REST", 0.05)
+    async with peer(exit=2, stderr="usage: box --port\n", limits={"connect": 0.5}) as box:
+        started = asyncio.get_running_loop().time()
+
+        async def ask_until_refused() -> None:
+            while True:
+                with contextlib.suppress(ConnectionLostError, StaleTermsError):
+                    await box.ask()
+
+        with pytest.raises(ConnectError, match=r"ends each time at once: it exited with status 2.*usage:") as caught:
+            await ask_until_refused()
+        assert asyncio.get_running_loop().time() - started < 3
+        assert box.wire._generation < 8
+        assert caught.value.delivery is Delivery.NOT_SENT
+        assert r"servers.box.command" in str(caught.value)
+
+
+@on_both_loops
+async def test_a_server_that_is_mended_is_back_after_its_rest(monkeypatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(_stdio, "FIRST_REST", 0.1)
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
+    program.chmod(0o755)
+    async with peer(command=[str(program)]) as box:
+        with pytest.raises((ConnectionLostError, StaleTermsError)):
+            await box.ask()
+        fresh = tmp_path / "fresh"
+        fresh.write_text("#!/bin/sh\nexec " + " ".join(PROGRAM) + "\n", encoding="utf-8")
+        fresh.chmod(0o755)
+        fresh.rename(program)
+        assert await box.result(["answer", {}]) == {}
+        assert box.process.answered
+
+
+@on_both_loops
+async def test_a_server_that_answered_is_started_again_at_once(monkeypatch) -> None:
+    monkeypatch.setattr(_stdio, "FIRST_REST", 1000)
+    async with peer() as box:
+        for generation in range(1, 6):
+            assert await box.wire.open(box.limits) == generation
+            await box.ask()
+            with pytest.raises(ConnectionLostError):
+                await box.ask(["exit", 1])
+
+
+# --- closing ----------------------------------------------------------------------------------------------------------
+
+
+@on_both_loops
+async def test_closing_ends_a_sound_server_by_the_end_of_its_input(monkeypatch) -> None:
+    signals: list[int] = []
+    monkeypatch.setattr(_stdio._Process, "_signal", lambda _, number: signals.append(number))
+    async with peer() as box:
+        await box.ask()
+        call = asyncio.ensure_future(box.ask(["hold", 2]))
+        await until(lambda: box.process._flights)
+        await asyncio.gather(box.wire.close(), box.wire.close())
+        with pytest.raises(InterruptedCallError) as caught:
+            await call
+        assert (caught.value.cancelled, caught.value.delivery) == (False, Delivery.UNKNOWN)
+        await box.wire.close()
+        assert set(signals) == {9}, "only who might be left in the group gets one"
+        with pytest.raises(InterruptedCallError) as caught:
+            await box.wire.open(box.limits)
+        assert caught.value.delivery is Delivery.NOT_SENT
+        with pytest.raises(StaleTermsError):
+            await box.ask(generation=1)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"), [({"stay": True}, [15, 9]), ({"stay": True, "stubborn": True}, [15, 9, 9])]
+)
+@on_both_loops
+async def test_a_server_that_stays_gets_sigterm_and_then_sigkill(monkeypatch, options, expected) -> None:
+    monkeypatch.setattr(_stdio, "PATIENCE", 0.3)
+    signals: list[int] = []
+    send = _stdio._Process._signal
+
+    def spy(process: _stdio._Process, number: Any) -> None:
+        signals.append(int(number))
+        send(process, number)
+
+    monkeypatch.setattr(_stdio._Process, "_signal", spy)
+    async with peer(**options) as box:
+        await box.ask()
+        pid = box.process.pid
+        await box.wire.close()
+        assert not psutil.pid_exists(pid)
+        assert signals == expected
+
+
+@on_both_loops
+async def test_closing_leaves_no_grandchild(monkeypatch) -> None:
+    monkeypatch.setattr(_stdio, "PATIENCE", 0.3)
+    async with peer() as box:
+        child = await box.result(["child"])
+        await box.wire.close()
+        await until(lambda: not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE)
+
+
+@on_both_loops
+async def test_closing_ends_a_server_that_does_not_read(monkeypatch) -> None:
+    monkeypatch.setattr(_stdio, "PATIENCE", 0.3)
+    async with peer(deaf=True, stubborn=True) as box:
+        large = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "m", "params": {"x": "y" * 2_000_000}}).encode()
+        call = asyncio.ensure_future(box.ask(body=large, request_id=1))
+        await until(lambda: box.wire._process is not None and not box.process.writable.is_set())
+        await box.wire.close()
+        with pytest.raises(InterruptedCallError):
+            await call
+
+
+@on_both_loops
+async def test_closing_while_it_starts_leaves_nothing() -> None:
+    before = {process.pid for process in _children()}
+    async with peer() as box:
+        opening = asyncio.ensure_future(box.wire.open(box.limits))
+        await asyncio.sleep(0)
+        await box.wire.close()
+        with contextlib.suppress(InterruptedCallError):
+            await opening
+    assert {process.pid for process in _children()} <= before
+
+
+@on_both_loops
+async def test_a_close_that_nobody_waits_for_goes_on() -> None:
+    async with peer() as box:
+        await box.ask()
+        process = box.process
+        closing = asyncio.ensure_future(box.wire.close())
+        await asyncio.sleep(0)
+        closing.cancel()
+        async with asyncio.timeout(5):
+            await asyncio.shield(process.ended)
+
+
+@on_both_loops
+async def test_no_descriptor_is_left_after_many_lives() -> None:
+    async def live() -> None:
+        async with peer() as box:
+            await box.ask()
+            with pytest.raises(ConnectionLostError):
+                await box.ask(["kill", 9])
+            await box.ask()
+
+    await live()
+    before = psutil.Process().num_fds()
+    for _ in range(5):
+        await live()
+    assert psutil.Process().num_fds() <= before
+
+
+# --- the parts --------------------------------------------------------------------------------------------------------
+
+
+def test_lines_are_the_same_however_the_bytes_arrive() -> None:
+    data = b'\xef\xbb\xbf{"a":1}\r\n\n12345678901234567890\n\xf0\x9f\x98\x80\r\nlast'
+
+    def cut(sizes: list[int]) -> list[object]:
+        lines, found, start = _Lines(12), list[object](), 0
+        for size in [*sizes, len(data)]:
+            for line in lines.feed(data[start : start + size]):
+                found.append((line.head, line.tail, line.size) if isinstance(line, _Cut) else line)
+            start += size
+        return [*found, lines.close()]
+
+    whole = [b'{"a":1}', b"", (b"12345678901234567890",) * 2 + (20,), "😀".encode(), b"last"]
+    assert cut([]) == whole
+    for size in range(1, len(data)):
+        assert cut([size]) == whole
+    assert cut([1] * len(data)) == whole
+    choose = random.Random(4)
+    for _ in range(200):
+        assert cut([choose.randint(0, 9) for _ in range(20)]) == whole
+
+
+def test_of_a_long_line_only_the_ends_are_kept() -> None:
+    data = random.Random(1).randbytes(100_000).replace(b"\n", b" ")
+    for size in (1, 100, 5000, 100_000):
+        lines = _Lines(6000)
+        for start in range(0, len(data), size):
+            assert lines.feed(data[start : start + size]) == []
+            assert len(lines._held) <= 6000
+        (line,) = lines.feed(b"\n")
+        assert isinstance(line, _Cut)
+        assert (line.head, line.tail, line.size) == (data[: _stdio.HEAD_BYTES], data[-_stdio.TAIL_BYTES :], len(data))
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        (b'{"jsonrpc":"2.0","id":5,"result":{', 5),
+        (b' { "id" : "5" , "jsonrpc" : "2.0" , "error" : {', 5),
+        (b'{"id":5,"result":{"id":6}}', 5),
+        (b'{"result":{"id":6},"jsonrpc":"2.0","id":5}', 5),
+        (b'{"jsonrpc":"2.0","result":{"id":6},"id":5 }\r', 5),
+        (b'{"result":{},"id":5,"jsonrpc":"2.0"}', 5),
+        (b'{"jsonrpc":"2.0","result":{"id":6}}', None),
+        (b'{"jsonrpc":"2.0","id":5,"method":"m","params":{', None),
+        (b'{"jsonrpc":"2.0","method":"m","params":{"x":1},"id":5}', None),
+        (b'{"params":{"id":5}', None),
+        (b'{"id":5', None),
+        (b'xx"id":5}', None),
+    ],
+)
+def test_a_response_that_cannot_be_read_is_known_by_its_ends(text: bytes, number: int | None) -> None:
+    assert _response_id(text, text) == number

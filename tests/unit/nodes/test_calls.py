@@ -1,0 +1,80 @@
+"""From a node's configuration and inputs to the call it stands for."""
+
+from __future__ import annotations
+
+import pytest
+
+from openwop_mcp import jsontext
+from openwop_mcp.calls import METHODS, CallRequest
+from openwop_mcp.errors import InvalidRequestError
+from openwop_mcp.nodes import REGISTRY, NodeCall
+from openwop_mcp.nodes.calls import METHOD_OF
+from tests.support import exact
+
+
+def asked(type_id: str, config: bytes, inputs: bytes) -> tuple[CallRequest, bytes | None]:
+    return NodeCall("n", "acme", 1, config).request(REGISTRY[type_id], inputs)
+
+
+def test_every_method_of_the_host_has_a_node_type_of_its_own() -> None:
+    assert set(METHOD_OF.values()) == set(METHODS)
+    assert set(METHOD_OF) == {type_id for type_id in REGISTRY if type_id.startswith("community.mcp.")}
+
+
+def test_nothing_but_a_call_of_a_tool_can_change_something_outside() -> None:
+    assert {type_id for type_id in METHOD_OF if REGISTRY[type_id].changes} == {"community.mcp.call-tool"}
+
+
+@pytest.mark.parametrize("kind", ["tools", "resources", "resource-templates", "prompts"])
+@pytest.mark.parametrize("cursor", ["", "é", "\ud800", " "])
+def test_any_string_is_a_cursor(kind: str, cursor: str) -> None:
+    request, arguments = asked(f"community.mcp.list-{kind}", b'{"serverId":"s"}', jsontext.encode({"cursor": cursor}))
+    assert (request.server_id, request.cursor, arguments) == ("s", cursor, None)
+
+
+def test_a_prompt_is_named_by_config_or_inputs_and_its_arguments_keep_their_bytes() -> None:
+    inputs = b'{"name":"greet","arguments":' + exact.PROMPT_ARGUMENTS + b"}"
+    request, arguments = asked("community.mcp.get-prompt", b'{"serverId":"s","name":"other"}', inputs)
+    assert (request.method, request.name, arguments) == ("getPrompt", "greet", exact.PROMPT_ARGUMENTS)
+    request, arguments = asked("community.mcp.get-prompt", b'{"serverId":"s","name":"other"}', b"{}")
+    assert (request.name, arguments) == ("other", None)
+
+
+def test_a_completion_takes_its_reference_from_the_inputs_and_else_from_the_config() -> None:
+    config = b'{"serverId":"s","ref":' + exact.COMPLETION["ref"] + b"}"
+    parts = [(name, exact.COMPLETION[name]) for name in ("argument", "context")]
+    request, params = asked("community.mcp.complete", config, jsontext.build(parts))
+    assert (request.method, request.name, request.uri) == ("complete", None, None)
+    assert params is not None
+    assert dict(jsontext.members(params)) == exact.COMPLETION
+    other = b'{"type":"ref/resource", "uri":"fake://{which}"}'
+    _, params = asked("community.mcp.complete", config, jsontext.build([("ref", other), parts[0]]))
+    assert params is not None
+    assert jsontext.members(params) == [("ref", other), parts[0]]
+
+
+@pytest.mark.parametrize(
+    ("type_id", "inputs", "path"),
+    [
+        ("get-prompt", b'{"name":"greet","arguments":{"who":1}}', "inputs.arguments.who"),
+        ("get-prompt", b'{"name":"greet","arguments":null}', "inputs.arguments"),
+        ("list-prompts", b'{"cursor":1}', "inputs.cursor"),
+        ("list-resources", b'{"uri":"fake://one"}', "inputs.uri"),
+        ("complete", b'{"argument":{"name":"who","value":""}}', "ref"),
+        ("complete", b'{"ref":{"type":"ref/prompt"}}', "inputs.argument"),
+        ("complete", b'{"ref":{"type":"prompt"},"argument":{"name":"who","value":""}}', "inputs.ref.type"),
+        ("complete", b'{"ref":{"type":"ref/prompt"},"argument":{"name":"who"}}', "inputs.argument.value"),
+        ("complete", b'{"ref":{"type":"ref/prompt"},"argument":{"name":"who","value":1}}', "inputs.argument.value"),
+    ],
+)
+def test_inputs_that_do_not_fit_are_refused_where_they_do_not(type_id: str, inputs: bytes, path: str) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        asked(f"community.mcp.{type_id}", b'{"serverId":"s"}', inputs)
+    assert caught.value.facts["path"] == path
+
+
+@pytest.mark.parametrize(("inputs", "says"), [(b"{}", "missing"), (b'{"method":"complete"}', "callTool")])
+def test_the_conformance_node_is_told_its_method_and_has_no_completions(inputs: bytes, says: str) -> None:
+    with pytest.raises(InvalidRequestError, match=says) as caught:
+        asked("core.conformance.mcp-client", b"{}", inputs)
+    assert caught.value.facts["path"] == "inputs.method"
