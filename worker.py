@@ -15,6 +15,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -46,7 +47,16 @@ from openwop_mcp.runs.single import single_call
 from openwop_mcp.runs.start import Options, Owner, RunStart
 from openwop_mcp.verbatim import Verbatim
 from workflows import RunWorkflow
-from workflows.client import RecordedRun, RunExpiredError, RunNotFoundError, mint_run_id, read_run, start_run, untaken
+from workflows.client import (
+    RecordedRun,
+    RunExpiredError,
+    RunNotFoundError,
+    UnderWay,
+    mint_run_id,
+    read_run,
+    start_run,
+    under_way,
+)
 from workflows.definitions import DefinitionNotFoundError, find_definition
 from workflows.replay import HistoryFileError, ReplayVerdict, WorkflowClassError, export, replay
 from workflows.replay import load as load_histories
@@ -65,7 +75,8 @@ PATIENCE = 10.0
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 WATCH = 1.0
-"""Seconds between two looks at whether the embedded Temporal still runs."""
+"""Seconds between two looks: at whether the embedded Temporal still runs, and at how far a call is, whose worker tells
+as often."""
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -279,7 +290,7 @@ def call_command(
     def started(run_id: str) -> None:
         complain(f"run {run_id}")
 
-    run = start_and_wait(settings, definition, b"{}", started)
+    run = start_and_wait(settings, definition, b"{}", started, progress=True)
     if run.status != "completed":
         error = failed(run)
         if error.code == UnknownServerError.code:
@@ -393,16 +404,16 @@ def runs_show_command(run: Run, config: Config = None, as_json: AsJson = False) 
     """Show a run, or a workflow of your own: where it stands, and what each call recorded."""
     settings = settings_of(config, secrets=False)
 
-    async def main() -> tuple[RecordedRun, frozenset[str]]:
+    async def main() -> tuple[RecordedRun, dict[str, UnderWay]]:
         client = await connect(settings)
         found = await read_run(client, run)
-        # Only what has not ended can wait for a worker, and a run that is over has forgotten its activities.
+        # A run that is over has forgotten its activities.
         running = any(call.outcome == "running" for call in found.made)
-        return found, await untaken(client, run) if running else frozenset()
+        return found, await under_way(client, run) if running else {}
 
-    found, waiting = run_async(main())
+    found, going = run_async(main())
     if as_json:
-        calls = [call_facts(call, waits=call.activity_id in waiting) for call in found.made]
+        calls = [call_facts(call, going.get(call.activity_id)) for call in found.made]
         print_json(jsontext.encode({"runId": run, "status": found.status, "calls": calls, **run_error(found)}))
         return
     where = f", waiting for a worker on task queue '{found.task_queue}'" if found.status == "pending" else ""
@@ -410,7 +421,7 @@ def runs_show_command(run: Run, config: Config = None, as_json: AsJson = False) 
     if found.failure is not None and found.status == "failed":
         print_text(found.failure[1])
     for call in found.made:
-        print_text(call_prose(call, waits=call.activity_id in waiting))
+        print_text(call_prose(call, going.get(call.activity_id)))
 
 
 @runs.command("events")
@@ -619,7 +630,7 @@ async def start(settings: Settings, definition: Definition, inputs: bytes, clien
 
 
 def start_and_wait(
-    settings: Settings, definition: Definition, inputs: bytes, started: Callable[[str], None]
+    settings: Settings, definition: Definition, inputs: bytes, started: Callable[[str], None], *, progress: bool = False
 ) -> RecordedRun:
     """Start a run and wait for its end.
 
@@ -628,6 +639,7 @@ def start_and_wait(
         definition: What to run.
         inputs: JSON text of the run's inputs.
         started: Told the run's id before anything is waited for: whatever happens then, the run can be looked at.
+        progress: Whether to show meanwhile how far its calls are.
 
     Raises:
         StartedRunError: There is a run, and waiting for its end failed or was given up.
@@ -639,7 +651,7 @@ def start_and_wait(
         client = await connect(settings)
         run_id = await start(settings, definition, inputs, client)
         started(run_id)
-        return await to_the_end(client, run_id)
+        return await to_the_end(client, run_id, progress=progress)
 
     try:
         return run_async(main())
@@ -649,7 +661,7 @@ def start_and_wait(
         raise StartedRunError(run_id) from error
 
 
-async def to_the_end(client: Client, run_id: str) -> RecordedRun:
+async def to_the_end(client: Client, run_id: str, *, progress: bool) -> RecordedRun:
     """Wait until a run has ended, and read it.
 
     Raises:
@@ -657,13 +669,39 @@ async def to_the_end(client: Client, run_id: str) -> RecordedRun:
     """
     handle = client.get_workflow_handle(run_id)
     result = asyncio.ensure_future(handle.result())
-    with contextlib.suppress(WorkflowFailureError):
-        try:
-            await asyncio.wait_for(asyncio.shield(result), PATIENCE)
-        except TimeoutError:
+    told: dict[str, str] = {}
+    patient_until = time.monotonic() + PATIENCE
+    taken = False
+    # Short calls cost no look: the first is due after a second.
+    while not (await asyncio.wait([result], timeout=WATCH))[0]:
+        if progress:
+            await tell_progress(client, run_id, told)
+        if not taken and time.monotonic() >= patient_until:
             await give_up_unless_taken(handle)
-            await result
+            taken = True
+    with contextlib.suppress(WorkflowFailureError):
+        await result
     return await read_run(client, run_id)
+
+
+async def tell_progress(client: Client, run_id: str, told: dict[str, str]) -> None:
+    """Tell how far a run's calls are.
+
+    Args:
+        client: Where the run is.
+        run_id: The run.
+        told: What was told of each last, which is not told again.
+    """
+    try:
+        going = await under_way(client, run_id)
+    except RPCError:
+        # The next look may fare better; that the run cannot be waited for any more is told by the wait.
+        return
+    for activity_id, activity in going.items():
+        if activity.progress is not None and told.get(activity_id) != (line := activity.progress.prose):
+            told[activity_id] = line
+            # The message is a server's, which must not be able to add a line of its own.
+            complain(terminal.escape(line))
 
 
 async def give_up_unless_taken(handle: WorkflowHandle[Any, Any]) -> None:
@@ -713,18 +751,25 @@ def run_error(run: RecordedRun) -> dict[str, object]:
     return {"error": {"code": code, "message": message, "details": Verbatim(details)}}
 
 
-def call_facts(call: MadeCall, *, waits: bool) -> dict[str, object]:
-    """What there is to say of a call, for machines."""
+def call_facts(call: MadeCall, now: UnderWay | None) -> dict[str, object]:
+    """What there is to say of a call, for machines.
+
+    Args:
+        call: What history says of it.
+        now: What Temporal knows of it while it has not ended.
+    """
     record, failure = call.record, call.failure
     facts: dict[str, object] = {
         "node": call.name,
         "serverId": call.server_id,
         "method": call.method,
         "subject": call.subject,
-        "outcome": "waiting" if waits else call.outcome,
+        "outcome": "waiting" if now is not None and now.waits else call.outcome,
         "attempts": call.attempts,
         "taskQueue": call.task_queue,
     }
+    if now is not None and now.progress is not None:
+        facts["progress"] = now.progress.facts
     if record is not None:
         known = record.result.provenance
         facts |= {
@@ -788,8 +833,8 @@ def recorded_as(call: CallRecord) -> str:
     )
 
 
-def call_prose(call: MadeCall, *, waits: bool) -> str:
-    """A call in a line: what became of it, what was asked, what was recorded; below it why there is no result."""
+def call_prose(call: MadeCall, now: UnderWay | None) -> str:
+    """A call in a line: what became of it, what was asked, what was recorded; below, how far it is or why it failed."""
     failure = call.failure
     match call.outcome:
         case "failed" if failure is not None:
@@ -798,17 +843,20 @@ def call_prose(call: MadeCall, *, waits: bool) -> str:
             became = "waiting to be tried again"
         case "inDoubt":
             became = "in doubt"
-        case "running" if waits:
+        case "running" if now is not None and now.waits:
             became = f"waiting for a worker on task queue '{call.task_queue}'"
         case _:
             became = call.outcome
     end = f"attempts {call.attempts}" if call.record is None else recorded_as(call.record)
     line = f"{call.name}: {became}, {asked_of(call.server_id, call.method, call.subject)}, {end}"
-    if failure is None:
+    if failure is not None:
+        below = f"{failure.code}, delivery {failure.happened.delivery.value}: {failure.message}"
+    elif now is not None and now.progress is not None:
+        below = now.progress.prose
+    else:
         return terminal.escape(line)
-    # The message may quote a server, which must not be able to add a line of its own.
-    why = f"{failure.code}, delivery {failure.happened.delivery.value}: {failure.message}"
-    return f"{terminal.escape(line)}\n    {terminal.escape(why)}"
+    # What stands below may quote a server, which must not be able to add a line of its own.
+    return f"{terminal.escape(line)}\n    {terminal.escape(below)}"
 
 
 def brief(tool: dict[str, Any]) -> str:
@@ -940,6 +988,8 @@ def prepare_streams() -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LogFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
+    # What servers say comes only where the settings or a call ask for it, and from the level that they name.
+    logging.getLogger("openwop_mcp.messages").setLevel(logging.DEBUG)
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ class Beat:
 
     Args:
         record: Makes the JSON text of what a workflow is to know if this is the last that is heard of the attempt.
-            Called with the first beat: most calls end before one is due.
+            Called with the first beat, as most calls end before one is due, and with the first after a renewal.
         grace: Seconds that a call under way is given when the worker shuts down.
 
     Attributes:
@@ -106,6 +106,10 @@ class Beat:
         except RPCError:
             # Not the current attempt any more, or Temporal is out of reach: without a claim nothing is sent.
             raise ClaimRefusedError(cancelled=False) from None
+
+    def renew(self) -> None:
+        """Have the record made anew for the next beat, which is not put forward: there is one a second at most."""
+        self._record = None
 
     async def hold(self, call: Coroutine[Any, Any, T]) -> T:
         """Await the call. Only the answer to a beat, or the worker's shutdown, cuts it short.

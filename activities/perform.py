@@ -20,7 +20,7 @@ from temporalio import activity
 
 from openwop_mcp import failures, jsontext
 from openwop_mcp.calls import METHODS, CallRequest, record
-from openwop_mcp.client import CallOptions, Clients, Exchange, McpClient, health
+from openwop_mcp.client import CallOptions, Clients, Exchange, McpClient, Progress, health
 from openwop_mcp.config import Settings
 from openwop_mcp.effects.decide import RetryPolicy
 from openwop_mcp.effects.delivery import Delivery
@@ -38,6 +38,12 @@ __all__ = ("Calls",)
 
 CLIENT_INFO = jsontext.encode({"name": "openwop-mcp-pack", "version": importlib.metadata.version("openwop-mcp-pack")})
 """``Implementation`` of this client (MCP 2026-07-28, base protocol, _meta)."""
+
+MESSAGE_BYTES = 300
+"""UTF-8 bytes of a progress message that a heartbeat carries: with it a claim stays under a kilobyte."""
+
+EXACT = 2**53
+"""Up to here a float holds every whole number, which is then written as one."""
 
 Sender = Callable[[McpClient, CallRequest, bytes | None, CallOptions], Awaitable[Exchange]]
 
@@ -77,13 +83,16 @@ class Calls:
         # Every method but tools/call only reads, so that a repeat harms nothing.
         repeat_safe = request.method != "callTool"
         retry = RetryPolicy()
+        terms: dict[str, str] = {}
         try:
             if server is None:
                 raise UnknownServerError(request.server_id)
+            terms = {"peer": self._clients[request.server_id].peer, "floor": server.minimum_revision}
             retry = request.retry or server.retry.policy
             if request.method == "callTool":
                 repeat_safe = server.policy(_required(request.name, "name")).repeat_safe
             exchange = await self._guarded(request, arguments, retry, repeat_safe=repeat_safe)
+            terms |= _agreed(exchange)
             self._fits(exchange.result)
         except McpError as error:
             failure = failures.write(
@@ -95,6 +104,7 @@ class Calls:
                 name=request.name,
                 uri=request.uri,
                 attempt=request.attempt,
+                **terms,
             )
             await report(failure, began=began)
             raise failure from None
@@ -104,8 +114,8 @@ class Calls:
                 "server-id": request.server_id,
                 "method": METHODS[request.method],
                 "subject": request.subject,
-                "revision": exchange.revision,
-                "http-status": str(exchange.http_status),
+                **terms,
+                **({"http-status": str(exchange.http_status)} if exchange.http_status else {}),
                 "attempt": str(request.attempt),
                 "sha256": hashlib.sha256(exchange.result).hexdigest(),
                 "duration-ms": str(round((time.monotonic() - began) * 1000)),
@@ -118,6 +128,7 @@ class Calls:
         self, request: CallRequest, arguments: bytes | None, retry: RetryPolicy, *, repeat_safe: bool
     ) -> Exchange:
         """Send, under a claim where a repeat would not be safe; say what is known when the call is given up."""
+        last: Progress | None = None
 
         def claim() -> bytes:
             return jsontext.encode(
@@ -129,14 +140,20 @@ class Calls:
                     "method": METHODS[request.method],
                     "name": request.name,
                     "attempt": request.attempt,
+                    **({} if last is None else {"progress": _told(last)}),
                 }
             )
+
+        def on_progress(progress: Progress) -> None:
+            nonlocal last
+            last = progress
+            beat.renew()
 
         async with Beat(claim, grace=self._settings.worker.shutdown_grace) as beat:
             try:
                 if not repeat_safe:
                     await beat.claim()
-                return await beat.hold(self._send(request, arguments))
+                return await beat.hold(self._send(request, arguments, on_progress))
             except ClaimRefusedError as refused:
                 raise InterruptedCallError(
                     "nothing was sent: the call was cancelled"
@@ -156,8 +173,10 @@ class Calls:
                     delivery=Delivery.UNKNOWN,
                 ) from None
 
-    async def _send(self, request: CallRequest, arguments: bytes | None) -> Exchange:
-        options = CallOptions(timeout=request.timeout)
+    async def _send(
+        self, request: CallRequest, arguments: bytes | None, on_progress: Callable[[Progress], None]
+    ) -> Exchange:
+        options = CallOptions(timeout=request.timeout, on_progress=on_progress, log_level=request.log_level)
         return await SENDERS[request.method](self._clients[request.server_id], request, arguments, options)
 
     def _fits(self, result: bytes) -> None:
@@ -172,6 +191,24 @@ class Calls:
                 size=len(result),
                 sha256=hashlib.sha256(result).hexdigest(),
             )
+
+
+def _told(progress: Progress) -> dict[str, object]:
+    """What a heartbeat says of a call's progress."""
+    message = progress.message and progress.message.encode()[:MESSAGE_BYTES].decode(errors="ignore")
+    members = {"progress": _number(progress.progress), "total": _number(progress.total), "message": message or None}
+    return {key: value for key, value in members.items() if value is not None}
+
+
+def _number(value: float | None) -> float | None:
+    return int(value) if value is not None and value.is_integer() and abs(value) < EXACT else value
+
+
+def _agreed(exchange: Exchange) -> dict[str, str]:
+    """What the record says of the terms, whether or not they had been agreed before this call."""
+    facts = {} if exchange.refusal is None else exchange.refusal.facts
+    told = {"revision": exchange.revision, "refused": facts.get("reason"), "requested": facts.get("requested")}
+    return {key: value for key, value in told.items() if value}
 
 
 def _required(value: str | None, name: str) -> str:

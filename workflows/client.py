@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from temporalio.api.common.v1 import Payloads
 from temporalio.api.enums.v1 import EventType, PendingActivityState
 from temporalio.client import Client, WorkflowHandle, WorkflowHistory
 from temporalio.common import RawValue, WorkflowIDConflictPolicy, WorkflowIDReusePolicy
@@ -21,14 +22,16 @@ from openwop_mcp.runs.records import CallRecord, MadeCall, made_calls, records, 
 from openwop_mcp.runs.start import RunStart
 
 __all__ = (
+    "CallProgress",
     "RecordedRun",
     "RunExpiredError",
     "RunNotFoundError",
+    "UnderWay",
     "histories",
     "mint_run_id",
     "read_run",
     "start_run",
-    "untaken",
+    "under_way",
 )
 
 GRAPH_RUN = "RunWorkflow"
@@ -172,14 +175,72 @@ async def read_run(client: Client, run_id: str) -> RecordedRun:
     return RecordedRun(run_id, [history async for history in histories(client, run_id)])
 
 
-async def untaken(client: Client, run_id: str) -> frozenset[str]:
-    """Ids of the activities of a run that wait for a worker now. History does not tell them from those under way."""
+@dataclass(frozen=True, slots=True)
+class CallProgress:
+    """How far a call is, as its worker's last beat says it.
+
+    Attributes:
+        progress: So much is done.
+        total: Of so much, if the server knows.
+        message: What the server says of it: its words.
+    """
+
+    progress: float
+    total: float | None = None
+    message: str | None = None
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """What there is to say of it, for machines."""
+        members = {"progress": self.progress, "total": self.total, "message": self.message}
+        return {key: value for key, value in members.items() if value is not None}
+
+    @property
+    def prose(self) -> str:
+        """A line for people, not yet escaped."""
+        of = "" if self.total is None else f"/{self.total:.15g}"
+        return f"progress {self.progress:.15g}{of}" + (f": {self.message}" if self.message else "")
+
+
+@dataclass(frozen=True, slots=True)
+class UnderWay:
+    """An activity that has not ended.
+
+    Attributes:
+        waits: Whether it waits for a worker.
+        progress: What is known of its progress.
+    """
+
+    waits: bool
+    progress: CallProgress | None
+
+
+async def under_way(client: Client, run_id: str) -> dict[str, UnderWay]:
+    """The activities of a run that have not ended, by id. History knows neither who waits nor how far they are."""
     description = await client.get_workflow_handle(run_id).describe()
-    return frozenset(
-        pending.activity_id
+    return {
+        pending.activity_id: UnderWay(
+            waits=pending.state == PendingActivityState.PENDING_ACTIVITY_STATE_SCHEDULED,
+            progress=_progress(pending.heartbeat_details),
+        )
         for pending in description.raw_description.pending_activities
-        if pending.state == PendingActivityState.PENDING_ACTIVITY_STATE_SCHEDULED
-    )
+    }
+
+
+def _progress(beat: Payloads) -> CallProgress | None:
+    """Read it from a heartbeat, which may be another activity's, or hidden by a codec."""
+    try:
+        details = [jsontext.decode(payload.data) for payload in beat.payloads]
+    except jsontext.JsonTextError:
+        return None
+    match details:
+        case [{"progress": {"progress": int() | float() as done, **more}}]:
+            total, message = more.get("total"), more.get("message")
+            return CallProgress(
+                done, total if isinstance(total, int | float) else None, message if isinstance(message, str) else None
+            )
+        case _:
+            return None
 
 
 async def histories(client: Client, workflow_id: str) -> AsyncIterator[WorkflowHistory]:

@@ -138,7 +138,7 @@ def _fact(ordinal: int, task: asyncio.Task[Any]) -> machines.Fact | None:
     if error is None:
         answer = task.result()
         if isinstance(answer, RawValue):
-            return machines.NodeSucceeded(ordinal, answer.payload.data, at=at)
+            return machines.NodeSucceeded(ordinal, answer.payload.data, at=at, metadata=answer.payload.metadata)
         return machines.TimerFired(ordinal, at=at)
     if isinstance(error, ActivityError) and error.failure is not None:
         return machines.NodeFailed(ordinal, failures.read(error.failure), at=at)

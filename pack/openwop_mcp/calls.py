@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Literal, get_args
 
 import temporalio.api.common.v1
 
@@ -19,11 +20,14 @@ from openwop_mcp.verbatim import Verbatim
 __all__ = (
     "ACTIVITY_NAMES",
     "DEFAULT_TASK_QUEUE",
+    "LOG_LEVELS",
     "MAX_CALL_BYTES",
     "METHODS",
     "NO_ARGUMENTS",
     "CallRequest",
+    "LogLevel",
     "completion",
+    "provenance",
     "record",
     "recorded",
 )
@@ -54,6 +58,12 @@ MAX_CALL_BYTES = 2_000_000
 """What a call may take up in history, arguments and names together. Temporal refuses an activity's input over 2 MiB by
 failing the workflow task, again and again, so that a larger call has to be refused before it is scheduled."""
 
+LogLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
+"""From which level on a server may send log messages with its answer (MCP 2026-07-28, logging)."""
+
+LOG_LEVELS: frozenset[str] = frozenset(get_args(LogLevel))
+"""The same as values, for who has no type checker."""
+
 METADATA_PREFIX = "openwop-mcp."
 """Namespace of the record's keys in a payload's metadata, which is shared with Temporal and with codecs."""
 
@@ -72,6 +82,7 @@ class CallRequest:
         idempotency_key: The author's business key.
         timeout: Seconds; a total limit below the server's own.
         retry: Retry limits that replace the server's.
+        log_level: From which level on the worker logs what the server says; None for the server's setting.
         attempt: 1 for the first; counted by the workflow.
     """
 
@@ -84,6 +95,7 @@ class CallRequest:
     idempotency_key: str | None = None
     timeout: float | None = None
     retry: RetryPolicy | None = None
+    log_level: LogLevel | None = None
     attempt: int = 1
 
     @property
@@ -108,6 +120,7 @@ class CallRequest:
             "idempotencyKey": self.idempotency_key,
             "timeout": self.timeout,
             "retry": retry and {"attempts": retry.attempts, "maxWait": retry.max_wait, "total": retry.total},
+            "logLevel": self.log_level,
             "attempt": self.attempt,
         }
         return jsontext.encode({key: value for key, value in members.items() if value is not None})
@@ -127,6 +140,7 @@ class CallRequest:
             idempotency_key=value.get("idempotencyKey"),
             timeout=value.get("timeout"),
             retry=retry and RetryPolicy(retry["attempts"], retry["maxWait"], retry["total"]),
+            log_level=value.get("logLevel"),
             attempt=value.get("attempt", 1),
         )
 
@@ -154,6 +168,12 @@ def completion(ref: bytes | None, argument: bytes | None, context: bytes | None)
 def record(data: bytes, provenance: Mapping[str, str]) -> temporalio.api.common.v1.Payload:
     """The payload that is the record: exactly ``data``, with its provenance in the metadata."""
     return json_payload(data, **{METADATA_PREFIX + key: value.encode() for key, value in provenance.items()})
+
+
+def provenance(metadata: Mapping[str, bytes], key: str) -> str | None:
+    """One word of a record's provenance, from the metadata of its payload; None where it has none of that name."""
+    value = metadata.get(METADATA_PREFIX + key)
+    return None if value is None else value.decode(errors="replace")
 
 
 def recorded(payload: temporalio.api.common.v1.Payload) -> Verbatim:

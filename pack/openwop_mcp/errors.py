@@ -5,6 +5,7 @@ The tree::
     McpError
     ├── UnknownServerError          not_found                    no such server id in this tenant
     ├── InvalidRequestError         validation_error             what the caller asked for cannot be sent
+    ├── NotCallableError            forbidden                    a tool that cannot be called as it is defined
     ├── RpcError                    mcp_error                    the server answered with a JSON-RPC error
     ├── NoCommonRevisionError       interop_version_unsupported  no revision both sides speak
     ├── EgressDeniedError           egress_denied                an address outside the server's network setting
@@ -42,6 +43,7 @@ __all__ = (
     "MalformedAnswerError",
     "McpError",
     "NoCommonRevisionError",
+    "NotCallableError",
     "RateLimitedError",
     "ResultTooLargeError",
     "RpcError",
@@ -99,6 +101,15 @@ class InvalidRequestError(McpError):
 
     def __init__(self, message: str, *, path: str | None = None) -> None:
         super().__init__(message, delivery=Delivery.NOT_SENT, path=path)
+
+
+class NotCallableError(McpError):
+    """The tool, as its server defines it, cannot be called; nothing was sent."""
+
+    code = "forbidden"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, delivery=Delivery.NOT_SENT)
 
 
 class RpcError(McpError):

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
+import logging
+import time
 import uuid
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from temporalio.client import Client, WorkflowFailureError, WorkflowHandle, WorkflowHistory
+from temporalio.client import AsyncActivityHandle, Client, WorkflowFailureError, WorkflowHandle, WorkflowHistory
 from temporalio.exceptions import CancelledError
 from temporalio.worker import Worker
 
 from openwop_mcp import jsontext
 from tests.support.author_flows import Author, Call, Calls, Told
-from tests.support.fake_server import FakeServer, Handler, Reply, Request, modern, result_reply
+from tests.support.fake_server import FakeServer, Handler, Reply, Request, modern, notice_event, result_reply
 from tests.support.graphs import node, workflow
 from tests.support.pack import Pack, activity_results, error_of, pack_worker, scheduled, settings_for, types
 
@@ -274,3 +277,118 @@ async def test_cancelling_a_run_closes_the_connection_and_the_log_says_so(client
         assert types(log)[-2:] == ["node.cancelled a", "run.cancelled"]
         assert jsontext.decode(log[-1].payload)["reason"] == "enough"
         assert scheduled(found) == ["a:1"]
+
+
+# --- progress and logs ---
+
+
+def stream_to(request: Request, *chunks: bytes | asyncio.Event) -> Reply:
+    """An event stream that ends with a result."""
+    streamed = result_reply(request, DONE, "sse")
+    assert streamed.chunks is not None
+    return Reply(headers=streamed.headers, chunks=[*chunks, *streamed.chunks])
+
+
+async def beats_of(handle: WorkflowHandle[Any, Any]) -> list[Any]:
+    """What the last beat of each activity under way holds."""
+    description = await handle.describe()
+    return [
+        jsontext.decode(payload.data)
+        for pending in description.raw_description.pending_activities
+        for payload in pending.heartbeat_details.payloads
+    ]
+
+
+async def until_it_tells(handle: WorkflowHandle[Any, Any], progress: float) -> dict[str, Any]:
+    """The beat of the one activity under way, once it tells so much progress or more."""
+    async with asyncio.timeout(10):
+        while True:
+            for beat in await beats_of(handle):
+                if beat.get("progress", {}).get("progress", -1) >= progress:
+                    return dict(beat)
+            await asyncio.sleep(0.1)
+
+
+@pytest.mark.parametrize("tool", ["read", "write"])
+async def test_the_beats_of_a_call_say_how_far_it_is_and_a_flood_makes_no_more_of_them(client, monkeypatch, tool):
+    let_go = asyncio.Event()
+    beats: list[float] = []
+    beat = AsyncActivityHandle.heartbeat
+
+    async def counted(self: AsyncActivityHandle, *details: Any, **more: Any) -> None:
+        beats.append(time.monotonic())
+        await beat(self, *details, **more)
+
+    def flood(request: Request) -> Reply:
+        token = request.json["params"]["_meta"]["progressToken"]
+        told = [notice_event("progress", progressToken=token, progress=n, total=500, message="é") for n in range(500)]
+        last = notice_event("progress", progressToken=token, progress=499.5, message="\U0001f600\x1b" * 300)
+        return stream_to(request, *told, last, let_go)
+
+    monkeypatch.setattr(AsyncActivityHandle, "heartbeat", counted)
+    async with setting(client, modern({"tools/call": flood})) as at:
+        handle = await at.pack.start(call(tool))
+        told = await until_it_tells(handle, 499.5)
+        assert "total" not in told["progress"]
+        message = told["progress"]["message"]
+        assert message.startswith("\U0001f600\\u{1b}\U0001f600")
+        assert "\x1b" not in message
+        assert len(jsontext.encode(told)) < 1000
+        assert told["repeatSafe"] is (tool == "read")
+        let_go.set()
+        log, _ = await at.pack.end(handle)
+        assert log[-1].type == "run.completed"
+    # The claim, where there is one, is the only beat that is not a second after the one before.
+    regular = beats if tool == "read" else beats[1:]
+    assert all(after - before > 0.9 for before, after in itertools.pairwise(regular))
+
+
+async def test_progress_puts_off_idle_and_never_total_and_its_last_is_in_the_beats(client):
+    def lasting(request: Request) -> Reply:
+        token = request.json["params"]["_meta"]["progressToken"]
+        told = [notice_event("progress", progressToken=token, progress=n, total=9) for n in range(9)]
+        ends = request.json["params"]["name"] == "read-to-its-end"
+        reply = stream_to(request, *told) if ends else stream_to(request, *told * 100)
+        return Reply(headers=reply.headers, chunks=reply.chunks, delay=0.3)
+
+    limits = {"idle": 1.5, "first_byte": 1.5, "total": 4.5}
+    async with setting(client, modern({"tools/call": lasting}), server={"timeouts": limits}) as at:
+        done, never = await at.pack.start(call("read-to-its-end")), await at.pack.start(call("write-for-ever"))
+        assert (await until_it_tells(done, 2))["progress"]["total"] == 9
+        (log, _), (endless, _) = await asyncio.gather(at.pack.end(done), at.pack.end(never))
+        assert log[-1].type == "run.completed"
+        error = error_of(endless)
+        assert (error["details"]["limit"], error["details"]["delivery"]) == ("total", "unknown")
+
+
+async def test_a_call_that_asks_for_it_has_what_the_server_says_in_the_workers_log(client, caplog):
+    def talks(request: Request) -> Reply:
+        said = [
+            notice_event("message", level=level, logger="db", data={"at": level})
+            for level in ("debug", "info", "error")
+        ]
+        return stream_to(request, *said)
+
+    caplog.set_level(logging.DEBUG, "openwop_mcp.messages")
+    talking = dict.fromkeys(("tools/call", "resources/read", "prompts/get"), talks)
+    async with setting(client, modern(talking)) as at:
+        told, _ = await at.ask(
+            Call("call_tool", ["fake", "read"]),
+            Call("call_tool", ["fake", "read"], log_level="info"),
+            Call("read_resource", ["fake", "fake://one"], log_level="error"),
+            Call("get_prompt", ["fake", "greet"], log_level="emergency"),
+            Call("call_tool", ["fake", "read"], log_level="loud"),
+        )
+        asked = [
+            request.json["params"]["_meta"].get("io.modelcontextprotocol/logLevel") for request in at.server.requests
+        ]
+    assert asked == [None, "info", "error", "emergency"]
+    assert [one.code for one in told] == [None, None, None, None, "validation_error"]
+    said = [
+        (record.levelname, record.getMessage()) for record in caplog.records if record.name == "openwop_mcp.messages"
+    ]
+    assert said == [
+        ("INFO", 'fake says: {"at": "info"}'),
+        ("ERROR", 'fake says: {"at": "error"}'),
+        ("ERROR", 'fake says: {"at": "error"}'),
+    ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +30,7 @@ class Running:
     """A server that can be called and killed."""
 
     client: McpClient
-    die: Callable[[], Any]
+    die: Callable[[], Awaitable[None]]
 
 
 def settings(**server: Any) -> Settings:
@@ -51,12 +51,8 @@ async def client_of(on_input: OnInput | None = None, **server: Any) -> AsyncIter
 async def over_stdio(
     command: real_servers.Command, revision: str, on_input: OnInput | None = None
 ) -> AsyncIterator[Running]:
-    async def die() -> None:
-        (process,) = processes(command)
-        process.kill()
-
     async with client_of(on_input, command=command, minimum_revision=revision) as client:
-        yield Running(client, die)
+        yield Running(client, lambda: real_servers.kill(command))
     assert processes(command) == []
 
 

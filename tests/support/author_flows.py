@@ -30,6 +30,7 @@ class Call:
     timeout: float | None = None
     heartbeat: float | None = None
     key: str | None = None
+    log_level: str | None = None
 
 
 @dataclass
@@ -75,6 +76,8 @@ class Author:
             options["heartbeat_timeout"] = timedelta(seconds=call.heartbeat)
         if call.key is not None:
             options["idempotency_key"] = call.key
+        if call.log_level is not None:
+            options["log_level"] = call.log_level
         if call.context is not None:
             options["context"] = call.context.encode()
         texts = call.texts if call.text is None else [call.text]

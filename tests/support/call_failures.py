@@ -19,8 +19,12 @@ def call_failure(
     attempts: int = 3,
     retry_after: float | None = None,
     rpc_error: bytes | None = None,
+    **more: object,
 ) -> Failure:
-    """The failure of an attempt; ``rpc_error`` is the server's JSON-RPC error, where that is the reason."""
+    """The failure of an attempt; ``rpc_error`` is the server's JSON-RPC error, where that is the reason.
+
+    Further facts are given by their names.
+    """
     facts = {
         "code": code,
         "delivery": delivery,
@@ -28,6 +32,7 @@ def call_failure(
         "repeatSafe": repeat_safe,
         "retry": {"attempts": attempts, "maxWait": 10, "total": 15},
         **({} if retry_after is None else {"retryAfter": retry_after}),
+        **more,
     }
     failure = Failure(message=message)
     failure.application_failure_info.type = code

@@ -27,6 +27,7 @@ __all__ = (
     "Request",
     "error_reply",
     "modern",
+    "notice_event",
     "result_reply",
 )
 
@@ -386,6 +387,12 @@ def result_reply(request: Request, result: bytes, as_: Literal["json", "sse"] = 
     assert b"\r" not in message, "an event stream cannot carry a carriage return inside its data"
     event = b"event: message\n" + b"".join(b"data: %b\n" % line for line in message.split(b"\n")) + b"\n"
     return Reply(headers=[("Content-Type", "text/event-stream")], chunks=[event])
+
+
+def notice_event(method: str, **params: Any) -> bytes:
+    """An event of a stream that holds a notification."""
+    message = json.dumps({"jsonrpc": "2.0", "method": f"notifications/{method}", "params": params})
+    return b"data: %b\n\n" % message.encode()
 
 
 def error_reply(request: Request, code: int, message: str, data: Any = None, status: int = 200) -> Reply:

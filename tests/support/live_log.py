@@ -22,7 +22,7 @@ _RunMachine = machines.RunMachine
 
 Told = tuple[int, str, str | None, bytes]
 
-_DURATION = re.compile(rb',"durationMs":[0-9]+')
+_TIMES = re.compile(rb',"durationMs":[0-9]+|,"at":"[0-9TZ:.-]+"')
 
 
 class LiveLog:
@@ -42,7 +42,7 @@ class LiveLog:
             start,
             inputs,
             emit=lambda sequence, kind, node, payload, _: log.append((sequence, kind, node, _timeless(payload))),
-            carried=before.sinks if before else None,
+            carried=before.carried if before else None,
         )
         self._machines[info.run_id] = made
         return made
@@ -58,4 +58,4 @@ def told(log: Sequence[RunEvent]) -> list[Told]:
 
 
 def _timeless(payload: bytes) -> bytes:
-    return _DURATION.sub(b"", payload)
+    return _TIMES.sub(b"", payload)

@@ -32,6 +32,7 @@ __all__ = (
     "filesystem",
     "git",
     "git_repository",
+    "kill",
     "legacy",
     "legacy_http",
     "page",
@@ -203,6 +204,17 @@ def processes(command: Command) -> list[psutil.Process]:
             if arguments[-len(command) :] == list(command):
                 found.append(child)
     return found
+
+
+async def kill(command: Command) -> None:
+    """Ends the one child of this process that runs a command, and returns when it is gone."""
+    (process,) = processes(command)
+    process.kill()
+    async with asyncio.timeout(START_LIMIT):
+        # At least once round the loop, or nobody in this process has heard of it.
+        await asyncio.sleep(POLL)
+        while process.is_running():  # noqa: ASYNC110 - it is not ours to await
+            await asyncio.sleep(POLL)
 
 
 @contextlib.asynccontextmanager

@@ -12,11 +12,12 @@ import temporalio.api.enums.v1 as enums
 import temporalio.api.history.v1 as history
 from temporalio.api.failure.v1 import Failure
 
-from openwop_mcp import failures
+from openwop_mcp import calls, failures
 from openwop_mcp.runs.machine import (
     CancelNode,
     CancelRequested,
     CancelRun,
+    Carried,
     Command,
     CompleteRun,
     ContinueAsNew,
@@ -47,7 +48,7 @@ def event(event_id: int, name: str, at: int, **attributes: Any) -> history.Histo
         if isinstance(value, str | int | bytes | bool):
             setattr(field, key, value)
         elif isinstance(value, list):
-            target.payloads.extend(failures.json_payload(data) for data in value)
+            target.payloads.extend(failures.json_payload(one) if isinstance(one, bytes) else one for one in value)
         else:
             target.CopyFrom(value)
     return made
@@ -67,12 +68,12 @@ class TemporalModel:
         self.over = False
         self._queue: list[Fact] = []
         self._begun_by: dict[int, int] = {}
-        self._sinks: Any = {}
+        self._carried: Carried | None = None
         self._open(start)
 
     def _open(self, start: RunStart) -> None:
         self.start = start
-        self.machine = RunMachine(start, self.inputs, emit=lambda *told: self.log.append(told), carried=self._sinks)
+        self.machine = RunMachine(start, self.inputs, emit=lambda *told: self.log.append(told), carried=self._carried)
         self.quiet = RunMachine(start, self.inputs)
         self.histories.append([])
         self.under_way.clear()
@@ -96,10 +97,11 @@ class TemporalModel:
 
     # --- what happens ---
 
-    def succeed(self, ordinal: int, result: bytes = b'{"content":[]}') -> None:
+    def succeed(self, ordinal: int, result: bytes = b'{"content":[]}', **provenance: str) -> None:
         del self.under_way[ordinal]
-        self._append("activity_task_completed", scheduled_event_id=self._begun_by[ordinal], result=[result])
-        self._queue.append(NodeSucceeded(ordinal, result, self._at()))
+        payload = calls.record(result, provenance)
+        self._append("activity_task_completed", scheduled_event_id=self._begun_by[ordinal], result=[payload])
+        self._queue.append(NodeSucceeded(ordinal, result, self._at(), payload.metadata))
 
     def fail(self, ordinal: int, failure: Failure) -> None:
         del self.under_way[ordinal]
@@ -169,7 +171,7 @@ class TemporalModel:
                 self._close("workflow_execution_canceled")
             case ContinueAsNew():
                 self._append("workflow_execution_continued_as_new")
-                self._sinks = self.machine.sinks
+                self._carried = self.machine.carried
                 self._open(self.start.carrying(command.state))
 
     def _close(self, name: str, **attributes: Any) -> None:

@@ -82,6 +82,7 @@ class Ticket:
         method: The request's method.
         params: Its parameters without ``_meta``, as JSON text.
         uri: The resource that it reads, for ``resources/read``.
+        began: When it was about to be sent.
         void: Whether its result must not be kept: it never may be, or something made it stale while it was under way.
     """
 
@@ -89,6 +90,7 @@ class Ticket:
     method: str
     params: bytes
     uri: str | None
+    began: float
     void: bool
 
     @property
@@ -136,28 +138,31 @@ class ResultCache(Generic[R]):
         Raises:
             JsonTextError: if it is none.
         """
-        ticket = _ticket(asker, method, params)
+        ticket = _ticket(asker, method, params, self._clock())
         if not ticket.void:
             self._under_way.add(ticket)
         return ticket
 
     def find(self, asker: Asker, method: str, params: bytes) -> R | None:
         """The fresh result of such a request that this asker may see, if there is one."""
-        ticket = _ticket(asker, method, params)
+        now = self._clock()
+        ticket = _ticket(asker, method, params, now)
         if ticket.void:
             return None
         for key in (ticket.private, ticket.shared):
             entry = self._entries.get(key)
             if entry is None:
                 continue
-            if self._clock() < entry.until:
+            if now < entry.until:
                 self._entries.move_to_end(key)
                 return entry.value
             self._remove(key)
         return None
 
     def keep(self, ticket: Ticket, value: R) -> None:
-        """Keep the answer to a request for as long as it says, unless something has made it stale meanwhile.
+        """Keep the answer to a request, unless something has made it stale meanwhile.
+
+        It is fresh for as long as it says from when it was asked for: nobody knows when on the way it was made.
 
         It takes the place of what this asker was answered before, even if it may not be kept itself.
         """
@@ -174,7 +179,7 @@ class ResultCache(Generic[R]):
         size = len(value.result) + len(ticket.params)
         if size > self._max_bytes:
             return
-        self._entries[key] = _Entry(value, ticket, is_private, self._clock() + age, size)
+        self._entries[key] = _Entry(value, ticket, is_private, ticket.began + age, size)
         self._bytes += size
         while len(self._entries) > self._max_entries or self._bytes > self._max_bytes:
             self._remove(next(iter(self._entries)))
@@ -225,12 +230,12 @@ class ResultCache(Generic[R]):
             self._bytes -= entry.size
 
 
-def _ticket(asker: Asker, method: str, params: bytes) -> Ticket:
+def _ticket(asker: Asker, method: str, params: bytes, began: float) -> Ticket:
     members = jsontext.members(params) if method in CACHEABLE else []
     told = jsontext.build([(name, value) for name, value in members if name != "_meta"])
     uri = _text(told, "uri") if method == "resources/read" else None
     void = method not in CACHEABLE or any(name in _ROUND_TRIP for name, _ in members)
-    return Ticket(asker, method, told, uri, void)
+    return Ticket(asker, method, told, uri, began, void)
 
 
 def _is_about(read: str | None, updated: str | None) -> bool:

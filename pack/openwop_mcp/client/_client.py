@@ -8,17 +8,22 @@ tenants or Temporal.
 from __future__ import annotations
 
 import asyncio
+import functools
+import hashlib
 import itertools
-import re
+import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
-from openwop_mcp import jsontext
+from openwop_mcp import jsontext, schemas
 from openwop_mcp.client import _notices as notices
+from openwop_mcp.client._cache import Asker, ResultCache
 from openwop_mcp.client._negotiation import Negotiator
 from openwop_mcp.client._redact import Redactor
+from openwop_mcp.client._tools import KnownTool, ToolBook
+from openwop_mcp.client._trace import trace_meta
 from openwop_mcp.client._wire import Incoming, Outgoing, StaleTermsError, Terms, Wire
 from openwop_mcp.config import Timeouts
 from openwop_mcp.effects.delivery import Delivery
@@ -28,11 +33,15 @@ from openwop_mcp.errors import (
     InvalidRequestError,
     MalformedAnswerError,
     McpError,
+    NoCommonRevisionError,
+    NotCallableError,
     RpcError,
 )
 from openwop_mcp.protocol import messages, mrtr, params, revisions
 
 __all__ = ("CallOptions", "Exchange", "McpClient", "OnInput")
+
+logger = logging.getLogger(__name__)
 
 OnInput = Callable[[str, bytes], Awaitable[bytes]]
 """Answers what a server asks: method and params in, the result's JSON text out."""
@@ -52,14 +61,14 @@ CAPABILITY = {"tools": "tools", "resources": "resources", "prompts": "prompts", 
 WITHOUT_PROGRESS = frozenset({"server/discover", "initialize", "subscriptions/listen"})
 """Methods that have no progress to tell."""
 
-MAY_BE_ANNOTATED = re.compile(rb"x-mcp-header|\\u")
-"""Whether a schema's text can name a header, plainly or with escapes. Most cannot, and are not decoded."""
-
 MAX_PAGES = 100
 """Pages read to find one tool's definition after a header mismatch; a list that does not end is a server's fault."""
 
-MAX_DISCOVER_AGE = 3600.0
-"""Seconds a DiscoverResult is kept at most, whatever its ttlMs: a server must not pin what we think of it."""
+QUICK = 16 * 1024
+"""Bytes that are checked by a schema at once; more takes milliseconds, which other calls would wait."""
+
+LISTEN = 3600.0
+"""Seconds of one subscription at most: then it is asked for anew, so that a dead one cannot pass for a quiet one."""
 
 MAX_TRIES = 4
 """Times that one call may be put on the wire: besides the call itself for a revision that the server named, a session
@@ -78,13 +87,20 @@ class Exchange:
 
     Attributes:
         result: The exact bytes of ``result``.
-        revision: MCP revision on the wire.
+        revision: MCP revision on the wire; empty where nothing came, which is a health all the same.
         http_status: Status of the answer; 0 where there is none, as over stdio.
+        cached: Whether it was read before and is still fresh; then nothing was sent.
+        verdict: Whether ``structuredContent`` keeps to the tool's output schema, where one is known. The result is the
+            result all the same: the tool has run.
+        refusal: Why there is no revision that both sides speak, where a health says so.
     """
 
     result: bytes
     revision: str
     http_status: int
+    cached: bool = False
+    verdict: schemas.Verdict | None = None
+    refusal: NoCommonRevisionError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,23 +110,21 @@ class CallOptions:
     Attributes:
         timeout: Seconds; a total limit below the server's own.
         on_progress: Takes what the server tells of the request's progress.
+        on_notice: Takes the notifications of a subscription.
         log_level: The level from which on the server may send log messages; None for the server's setting.
-        meta: Further members of ``params._meta``, such as a trace context.
+        tenant: On whose behalf; what one may see no other is shown.
+        principal: On whose authority, likewise.
     """
 
     timeout: float | None = None
     on_progress: Callable[[notices.Progress], None] | None = None
+    on_notice: Callable[[notices.Notice], None] | None = None
     log_level: str | None = None
-    meta: Sequence[tuple[str, bytes]] = ()
+    tenant: str = ""
+    principal: str = ""
 
 
 _DEFAULT = CallOptions()
-
-
-@dataclass(frozen=True, slots=True)
-class _Discovered:
-    exchange: Exchange
-    until: float
 
 
 class McpClient:
@@ -124,7 +138,9 @@ class McpClient:
         name: The server's id in the settings.
         log_level: The level from which on the server may send log messages; None for none.
         on_input: Answers the server's questions; None declares that it must ask none.
+        validate: What arguments that break a known input schema lead to: nothing, a warning, or no call.
         redactor: Keeps credentials out of errors and logs.
+        cache: What servers said and is still fresh; may be shared with other clients.
         clock: Monotonic seconds.
     """
 
@@ -138,19 +154,24 @@ class McpClient:
         name: str = "server",
         log_level: str | None = None,
         on_input: OnInput | None = None,
+        validate: Literal["off", "warn", "refuse"] = "warn",
         redactor: Redactor | None = None,
+        cache: ResultCache[Exchange] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._wire = wire
         self._timeouts = timeouts
         self._name = name
+        # Two servers of the settings may share an origin, and be shown different credentials.
+        self._identity = f"{name} {wire.origin}"
         self._log_level = log_level
         self._on_input = on_input
+        self._validate = validate
         self._redactor = redactor or Redactor(())
         self._clock = clock
+        self._cache: ResultCache[Exchange] = ResultCache(clock) if cache is None else cache
         self._ids = itertools.count(1)
-        self._header_params: dict[str, list[params.HeaderParam]] = {}
-        self._discovered: _Discovered | None = None
+        self._tools = ToolBook()
         self._replies: set[asyncio.Task[None]] = set()
         capabilities = NO_CAPABILITIES if on_input is None else ASKABLE
         self._meta = messages.terms_meta(revisions.MODERN, client_info, capabilities)
@@ -169,6 +190,11 @@ class McpClient:
     def origin(self) -> str:
         """What the server is known by: scheme, host and port, or its id where it is a local process."""
         return self._wire.origin
+
+    @functools.cached_property
+    def peer(self) -> str:
+        """SHA-256 of the origin, in hexadecimal: what a run's log calls the server."""
+        return hashlib.sha256(self.origin.encode()).hexdigest()
 
     async def close(self) -> None:
         """End the session, if there is one, and let go of the wire."""
@@ -189,10 +215,13 @@ class McpClient:
         members = [("name", jsontext.encode(name))]
         if arguments is not None:
             members.append(("arguments", arguments))
-        known = self._header_params.get(name, [])
+        tool = self._tools.get(name)
+        if tool.invalid is not None and self._wire.http:
+            raise NotCallableError(f"the tool cannot be called over HTTP: {tool.invalid}")
+        await self._judge_arguments(tool, arguments)
         began = self._clock()
         try:
-            return await self._answered("tools/call", members, options, _mirror(known, arguments))
+            exchange = await self._answered("tools/call", members, options, _mirror(tool, arguments))
         except RpcError as refusal:
             if refusal.rpc_code != messages.HEADER_MISMATCH:
                 raise
@@ -204,15 +233,17 @@ class McpClient:
                 # Only reading failed: the server refused the call itself.
                 failed.delivery = Delivery.NOT_PROCESSED
                 raise
-            if fresh == known:
+            if fresh.invalid is not None or fresh.headers == tool.headers:
                 raise
-        left = self._limits(options.timeout, began)
-        return await self._answered("tools/call", members, options, _mirror(fresh, arguments), left)
+            tool, left = fresh, self._limits(options.timeout, began)
+            exchange = await self._answered("tools/call", members, options, _mirror(tool, arguments), left)
+        return await self._judged(tool, exchange)
 
     async def list_tools(self, cursor: str | None = None, options: CallOptions = _DEFAULT) -> Exchange:
         """``tools/list``: one page. Any cursor is forwarded, the empty string included."""
         exchange = await self._page("tools/list", cursor, options)
-        self._learn(exchange.result)
+        if not exchange.cached:
+            self._tools.learn(exchange.result)
         return exchange
 
     async def list_resources(self, cursor: str | None = None, options: CallOptions = _DEFAULT) -> Exchange:
@@ -240,23 +271,52 @@ class McpClient:
 
     async def read_resource(self, uri: str, options: CallOptions = _DEFAULT) -> Exchange:
         """``resources/read``."""
-        return await self._answered("resources/read", [("uri", jsontext.encode(uri))], options)
+        return await self._fresh("resources/read", [("uri", jsontext.encode(uri))], options)
 
     async def discover(self, options: CallOptions = _DEFAULT) -> Exchange:
         """``server/discover``, or what it said before if its ``ttlMs`` has not passed. Failures are not remembered."""
-        if self._discovered is not None and self._clock() < self._discovered.until:
-            return self._discovered.exchange
-        self._discovered = None
-        asked = self._clock()
-        exchange = await self._answered("server/discover", [], options)
-        ttl = _milliseconds(jsontext.member(exchange.result, "ttlMs"))
-        if ttl > 0:
-            self._discovered = _Discovered(exchange, asked + ttl)
-        return exchange
+        return await self._fresh("server/discover", [], options)
+
+    async def listen(self, notifications: bytes, options: CallOptions) -> Exchange:
+        """``subscriptions/listen``: hands notifications to ``options.on_notice`` until the server or an hour ends it.
+
+        Args:
+            notifications: JSON text of the filter: what to be told of.
+            options: With ``on_notice``. The first notice says what of the filter the server honours.
+
+        Raises:
+            TimeLimitError: The hour is over; ask anew.
+            McpError: Any other of the tree. Nothing that was missed is told again: read anew what matters.
+        """
+        lasting = self._timeouts.model_copy(update={"idle": LISTEN, "total": LISTEN})
+        return await self._answered("subscriptions/listen", [("notifications", notifications)], options, (), lasting)
 
     async def _page(self, method: str, cursor: str | None, options: CallOptions) -> Exchange:
         members = [] if cursor is None else [("cursor", jsontext.encode(cursor))]
-        return await self._answered(method, members, options)
+        try:
+            return await self._fresh(method, members, options)
+        except RpcError as error:
+            if error.rpc_code == messages.INVALID_PARAMS and cursor is not None:
+                self._cache.drop_list(self._identity, method)
+            raise
+
+    async def _fresh(self, method: str, members: Sequence[tuple[str, bytes]], options: CallOptions) -> Exchange:
+        """What was answered before, where that is still fresh; else a request."""
+        terms = self._negotiator.terms
+        revision = revisions.MODERN if terms is None else terms.revision
+        asker = Asker(options.tenant, self._identity, revision, options.principal, self._wire.context)
+        params_text = jsontext.build(members)
+        kept = self._cache.find(asker, method, params_text)
+        if kept is not None:
+            return replace(kept, cached=True)
+        ticket = self._cache.begin(asker, method, params_text)
+        exchange = await self._answered(method, members, options)
+        if self._wire.context != asker.context:
+            # Another authorization came in between: nobody knows which of the two this was answered for.
+            self._cache.authorization_changed(replace(asker, context=self._wire.context))
+        elif exchange.revision == asker.revision:
+            self._cache.keep(ticket, exchange)
+        return exchange
 
     async def _answered(
         self,
@@ -327,6 +387,8 @@ class McpClient:
                 left = self._less(limits, began)
                 other = await self._other_terms(terms, method, error, left) if tries < MAX_TRIES else None
                 if other is None or (other is terms and insisted):
+                    if isinstance(error, RpcError) and self._negotiator.took(terms, method, error):
+                        error.facts["revision"] = terms.revision
                     raise
                 # A server that refuses a revision and names it all the same is asked once more, and no oftener.
                 insisted = other is terms
@@ -379,8 +441,11 @@ class McpClient:
             extra if self._wire.http and not terms.legacy else (),
         )
 
+        level = options.log_level or self._log_level
+        log = None if level is None else notices.ServerLog(self._name, level, self._redactor.text)
+
         def on_message(message: bytes) -> None:
-            self._take(message, request_id, terms, options)
+            self._take(message, request_id, terms, options, log)
 
         incoming = await self._wire.exchange(out, limits=limits, on_message=on_message)
         result = messages.answer(
@@ -395,10 +460,12 @@ class McpClient:
         level = options.log_level or self._log_level
         if level is not None and not terms.legacy:
             meta.append((messages.LOG_LEVEL, jsontext.encode(level)))
-        meta.extend(options.meta)
+        meta.extend(trace_meta())
         return meta
 
-    def _take(self, message: bytes, request_id: int, terms: Terms, options: CallOptions) -> None:
+    def _take(
+        self, message: bytes, request_id: int, terms: Terms, options: CallOptions, log: notices.ServerLog | None
+    ) -> None:
         """Deal with a message that came while a request was under way."""
         notice = notices.read(message)
         if isinstance(notice, notices.Asked):
@@ -408,11 +475,15 @@ class McpClient:
             return
         if notice is None:
             return
+        if notice.method in notices.CHANGES:
+            self._cache.drop(self._identity, notice.method, notice.params)
+        if options.on_notice is not None and notice.subscription == b"%d" % request_id:
+            options.on_notice(notice)
         if options.on_progress is not None and (progress := notice.progress(request_id)) is not None:
             said = progress.message and self._redactor.text(progress.message)
             options.on_progress(notices.Progress(progress.progress, progress.total, said))
-        elif notice.method == notices.MESSAGE and (options.log_level or self._log_level) is not None:
-            notices.log_message(notice, self._name, self._redactor.text)
+        elif notice.method == notices.MESSAGE and log is not None:
+            log.take(notice)
 
     def _reply(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -440,31 +511,42 @@ class McpClient:
         spent = self._clock() - began
         return limits if spent < UNSPENT else limits.narrowed(max(MINIMUM, limits.total - spent))
 
-    async def _definition(self, name: str, timeout: float | None, began: float) -> list[params.HeaderParam]:
-        """The header parameters of one tool, from a fresh list; none where the list does not hold the tool."""
+    async def _definition(self, name: str, timeout: float | None, began: float) -> KnownTool:
+        """What a fresh list says of one tool; nothing where it does not hold the tool."""
         cursor: str | None = None
         for _ in range(MAX_PAGES):
             members = [] if cursor is None else [("cursor", jsontext.encode(cursor))]
             limits = self._limits(timeout, began)
             page = (await self._request("tools/list", members, _DEFAULT, (), limits)).result
-            learnt = self._learn(page)
+            learnt = self._tools.learn(page)
             if name in learnt:
                 return learnt[name]
             following = jsontext.member(page, "nextCursor")
             if following is None or jsontext.kind(following) != "string":
                 break
             cursor = jsontext.decode(following)
-        return []
+        return KnownTool()
 
-    def _learn(self, page: bytes) -> dict[str, list[params.HeaderParam]]:
-        """Keep what a page says of header parameters, for calls to come. Most tools have none, and take no room."""
-        learnt = _header_params(page)
-        for name, found in learnt.items():
-            if found:
-                self._header_params[name] = found
-            else:
-                self._header_params.pop(name, None)
-        return learnt
+    async def _judge_arguments(self, tool: KnownTool, arguments: bytes | None) -> None:
+        """Check arguments before anything leaves; what cannot be checked the server judges."""
+        if self._validate == "off" or tool.input_schema is None:
+            return
+        verdict = await _check(tool.input_schema, arguments or b"{}")
+        if verdict.state != "mismatch":
+            return
+        said = f"the arguments break the tool's input schema at '{verdict.path}': {verdict.reason}"
+        if self._validate == "refuse":
+            raise InvalidRequestError(said, path=f"arguments{verdict.path or ''}")
+        logger.warning("server %s: %s", self._name, said)
+
+    async def _judged(self, tool: KnownTool, exchange: Exchange) -> Exchange:
+        """An answer with the verdict on its structured content: none where it has none, or says that it is an error."""
+        if self._validate == "off" or tool.output_schema is None:
+            return exchange
+        content = jsontext.member(exchange.result, "structuredContent")
+        if content is None or jsontext.member(exchange.result, "isError") == b"true":
+            return exchange
+        return replace(exchange, verdict=await _check(tool.output_schema, content))
 
 
 MINIMUM = 0.001
@@ -491,37 +573,17 @@ def _declared(terms: Terms, method: str) -> None:
         raise InvalidRequestError(f"the server has not declared '{capability}', so that {method} cannot be asked of it")
 
 
-def _header_params(page: bytes) -> dict[str, list[params.HeaderParam]]:
-    """The header parameters of each tool on a page; none for a tool with a fault in them, whatever it meant."""
-    tools = jsontext.member(page, "tools")
-    found: dict[str, list[params.HeaderParam]] = {}
-    for tool in jsontext.elements(tools) if tools is not None and jsontext.kind(tools) == "array" else []:
-        if jsontext.kind(tool) != "object":
-            continue
-        name, schema = jsontext.member(tool, "name"), jsontext.member(tool, "inputSchema")
-        if name is None or jsontext.kind(name) != "string":
-            continue
-        try:
-            annotated = schema is not None and MAY_BE_ANNOTATED.search(schema) is not None
-            found[jsontext.decode(name)] = params.header_params(schema) if annotated else []
-        except params.InvalidHeaderAnnotationError:
-            found[jsontext.decode(name)] = []
-    return found
+def _mirror(tool: KnownTool, arguments: bytes | None) -> list[tuple[str, str]]:
+    return params.param_headers(tool.headers, arguments) if tool.headers and arguments is not None else []
 
 
-def _mirror(known: Sequence[params.HeaderParam], arguments: bytes | None) -> list[tuple[str, str]]:
-    return params.param_headers(known, arguments) if known and arguments is not None else []
+async def _check(schema: bytes, instance: bytes) -> schemas.Verdict:
+    """Check, beside the event loop where it takes long."""
+    if len(instance) <= QUICK:
+        return schemas.check(schema, instance)
+    return await asyncio.to_thread(schemas.check, schema, instance)
 
 
 def _named(method: str, members: Sequence[tuple[str, bytes]]) -> str | None:
     key = NAMED_BY.get(method)
     return next((jsontext.decode(value) for name, value in members if name == key), None)
-
-
-def _milliseconds(value: bytes | None) -> float:
-    """Seconds of a ``ttlMs``, up to our limit; absent, negative or not a number is zero (MCP 2026-07-28, Caching)."""
-    decoded = jsontext.decode(value) if value is not None else 0
-    if not isinstance(decoded, int | float) or isinstance(decoded, bool):
-        return 0.0
-    # Bounded before it is divided: an integer can be too large for a float.
-    return max(0, min(decoded, MAX_DISCOVER_AGE * 1000)) / 1000

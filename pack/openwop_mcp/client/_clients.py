@@ -6,18 +6,21 @@ The one place that knows how a server is reached and what it is shown. Owns the 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Self
 
 import httpx
 
-from openwop_mcp.client._client import McpClient, OnInput
+from openwop_mcp.client._cache import ResultCache
+from openwop_mcp.client._client import Exchange, McpClient, OnInput
 from openwop_mcp.client._http import HttpWire
 from openwop_mcp.client._pool import HttpPool, Reach
 from openwop_mcp.client._redact import Redactor
 from openwop_mcp.client._stdio import StdioWire
 from openwop_mcp.client._wire import SizeLimits, Wire
+from openwop_mcp.client.auth import OAuthAuthorizer, TokenStore, Visit
 from openwop_mcp.config import Server, Settings
 
 __all__ = ("Clients",)
@@ -31,6 +34,8 @@ class Clients:
         client_info: JSON text of ``Implementation``.
         environ: The environment, for credentials.
         on_input: Answers servers' questions; None declares that they must ask none.
+        visit: Sends a person to log in; None where nobody is there.
+        redirect_uri: Where that person comes back to.
 
     Raises:
         SettingsError: A credential cannot be had.
@@ -43,14 +48,20 @@ class Clients:
         client_info: bytes,
         environ: Mapping[str, str],
         on_input: OnInput | None = None,
+        visit: Visit | None = None,
+        redirect_uri: str | None = None,
     ) -> None:
         self._settings = settings
         self._client_info = client_info
         self._environ = environ
         self._on_input = on_input
+        self._visit = visit
+        self._redirect_uri = redirect_uri
+        self._store = TokenStore.default(environ)
         self._pool = HttpPool()
         self._clients: dict[str, McpClient] = {}
         self._users = 0
+        self._cache: ResultCache[Exchange] = ResultCache(time.monotonic)
 
     async def __aenter__(self) -> Self:
         if not self._users:
@@ -84,7 +95,9 @@ class Clients:
             name=server_id,
             log_level=server.log_level,
             on_input=self._on_input,
+            validate=server.validate_schemas,
             redactor=redactor,
+            cache=self._cache,
         )
 
     def _wire(self, server_id: str, server: Server, on_secret: Callable[[str], None]) -> Wire:
@@ -96,7 +109,8 @@ class Clients:
             for secret in given.values():
                 on_secret(secret)
             return StdioWire(server_id, server.command, given, sizes=sizes)
-        header = server.credential.as_header(self._environ) if server.credential is not None else None
+        credential = server.credential
+        header = credential.as_header(self._environ) if credential is not None else None
         if header is not None:
             on_secret(header[1])
         return HttpWire(
@@ -105,4 +119,22 @@ class Clients:
             reach=Reach.of(server.network, httpx.URL(server.url)),
             sizes=sizes,
             static_headers=[] if header is None else [header],
+            authorizer=self._authorizer(server_id, server, server.url, on_secret),
+        )
+
+    def _authorizer(
+        self, server_id: str, server: Server, url: str, on_secret: Callable[[str], None]
+    ) -> OAuthAuthorizer | None:
+        if server.credential is None or server.credential.oauth is None:
+            return None
+        return OAuthAuthorizer(
+            server_id=server_id,
+            url=url,
+            oauth=server.credential.oauth,
+            environ=self._environ,
+            fetch=self._pool.fetcher(server.network),
+            store=self._store,
+            on_secret=on_secret,
+            visit=self._visit,
+            redirect_uri=self._redirect_uri,
         )

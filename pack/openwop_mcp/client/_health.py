@@ -5,6 +5,8 @@ OpenWOP v2, host services, ``mcp``. There is no connection or session state to r
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from openwop_mcp import jsontext
 from openwop_mcp.client._client import CallOptions, Exchange, McpClient
 from openwop_mcp.client._negotiation import offered, shown
@@ -26,8 +28,8 @@ async def health(client: McpClient, options: CallOptions = _DEFAULT) -> Exchange
         JSON text ``{"state": "reachable" | "incompatible" | "unreachable", "discover"?: DiscoverResult}``; the
         DiscoverResult's bytes are the server's.
     """
-    answer, _ = await probe(client, options)
-    return answer
+    answer, error = await probe(client, options)
+    return replace(answer, refusal=error) if isinstance(error, NoCommonRevisionError) else answer
 
 
 async def probe(client: McpClient, options: CallOptions = _DEFAULT) -> tuple[Exchange, McpError | None]:
@@ -53,4 +55,4 @@ async def probe(client: McpClient, options: CallOptions = _DEFAULT) -> tuple[Exc
 
 
 def _state(state: str) -> Exchange:
-    return Exchange(jsontext.encode({"state": state}), revisions.MODERN, NO_ANSWER)
+    return Exchange(jsontext.encode({"state": state}), "", NO_ANSWER)

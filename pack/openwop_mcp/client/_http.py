@@ -134,6 +134,8 @@ class HttpWire:
         """Wait for what is under way beside calls, which is bounded."""
         while self._aside:
             await asyncio.wait(self._aside)
+        if self._authorizer is not None:
+            await self._authorizer.close()
 
     async def _authorized(
         self, authorizer: Authorizer, out: Outgoing, limits: Timeouts, on_message: OnMessage | None

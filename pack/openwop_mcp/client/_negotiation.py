@@ -16,6 +16,7 @@ from openwop_mcp.client._wire import Incoming, Terms
 from openwop_mcp.config import Timeouts
 from openwop_mcp.effects.delivery import Delivery
 from openwop_mcp.errors import (
+    FIRST_SERVER_ERROR,
     HttpStatusError,
     MalformedAnswerError,
     McpError,
@@ -137,6 +138,19 @@ class Negotiator:
         """An answer came that only a server of this era gives: what was assumed is known now."""
         if terms is self._assumed and self._known is None:
             self._remember(terms)
+
+    def took(self, terms: Terms, method: str, error: RpcError) -> bool:
+        """Whether an error that stands is the server's answer on these terms. It depends on the answer alone.
+
+        An error of HTTP that may come from something before the server, or from one that wants something else first,
+        says nothing of the terms.
+        """
+        status = error.http_status if self._http else None
+        if status is not None and (status in eras.NO_EVIDENCE or status >= FIRST_SERVER_ERROR):
+            return False
+        if error.rpc_code == messages.UNSUPPORTED_REVISION:
+            return False
+        return terms.legacy or eras.judge(_answered(error, http=self._http), probe=method == PROBE) != "legacy"
 
     def forget(self, terms: Terms) -> None:
         """What was agreed does not stand."""

@@ -14,9 +14,10 @@ from openwop_mcp import jsontext
 from openwop_mcp.protocol import messages
 from openwop_mcp.terminal import escape
 
-__all__ = ("CHANGES", "Asked", "Notice", "Progress", "log_message", "read")
+__all__ = ("CHANGES", "Asked", "Notice", "Progress", "ServerLog", "read")
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("openwop_mcp.messages")
+"""What servers say. A name of its own, since what is said was asked for, whatever else is logged."""
 
 PROGRESS = "notifications/progress"
 MESSAGE = "notifications/message"
@@ -41,7 +42,13 @@ LEVELS = {
     "alert": logging.CRITICAL,
     "emergency": logging.CRITICAL,
 }
-"""MCP's levels, which are those of RFC 5424, in those of Python."""
+"""MCP's levels, which are those of RFC 5424, the least first, in those of Python."""
+
+SEVERITY = {name: severity for severity, name in enumerate(LEVELS)}
+"""The order of the levels."""
+
+MAX_LOGGED = 100
+"""Log messages of one request that are written: enough to follow it by, too few to fill a disk with."""
 
 MAX_MESSAGE = 200
 """Characters of a progress message that are passed on: a line for a person."""
@@ -89,6 +96,11 @@ class Notice:
     method: str
     params: bytes
 
+    @property
+    def subscription(self) -> bytes | None:
+        """JSON text of the id of the ``subscriptions/listen`` that it belongs to, if it says so."""
+        return jsontext.pointer(self.params, ["_meta", messages.SUBSCRIPTION_ID])
+
     def progress(self, token: int) -> Progress | None:
         """What it says of the request with that progress token, if it is about that and sound."""
         if self.method != PROGRESS or jsontext.member(self.params, "progressToken") != b"%d" % token:
@@ -114,13 +126,37 @@ def read(message: bytes) -> Notice | Asked | None:
     return Asked(found["id"], method, params) if "id" in found else Notice(method, params)
 
 
-def log_message(notice: Notice, server: str, clean: Callable[[str], str]) -> None:
-    """Write a server's log message to ours, at its level."""
-    value = jsontext.member(notice.params, "level")
-    level = LEVELS.get(jsontext.decode(value) if value is not None and jsontext.kind(value) == "string" else "")
-    data = jsontext.member(notice.params, "data")
-    if level is not None and data is not None:
-        logger.log(level, "%s says: %s", server, clean(messages.excerpt(data)))
+class ServerLog:
+    """What a server may write to our log while it works on one request.
+
+    Args:
+        server: Its id in the settings.
+        level: The level from which on it may; what is below is passed over, as older revisions set none per request.
+        clean: Takes credentials out of a text.
+    """
+
+    __slots__ = ("_clean", "_least", "_server", "_taken")
+
+    def __init__(self, server: str, level: str, clean: Callable[[str], str]) -> None:
+        self._server = server
+        self._least = SEVERITY.get(level, 0)
+        self._clean = clean
+        self._taken = 0
+
+    def take(self, notice: Notice) -> None:
+        """Write a message at its level; once there have been too many, say so and write no more."""
+        value = jsontext.member(notice.params, "level")
+        level = jsontext.decode(value) if value is not None and jsontext.kind(value) == "string" else None
+        data = jsontext.member(notice.params, "data")
+        if data is None or level not in SEVERITY or SEVERITY[level] < self._least:
+            return
+        self._taken += 1
+        if self._taken <= MAX_LOGGED:
+            logger.log(LEVELS[level], "%s says: %s", self._server, self._clean(messages.excerpt(data)))
+        elif self._taken == MAX_LOGGED + 1:
+            logger.warning(
+                "%s says more than %d things of one request: the rest is not shown", self._server, MAX_LOGGED
+            )
 
 
 def _number(value: bytes | None) -> float | None:

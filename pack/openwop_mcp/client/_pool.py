@@ -10,7 +10,7 @@ import contextlib
 import ipaddress
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from types import TracebackType
@@ -45,6 +45,12 @@ MAX_REDIRECTS = 5
 
 LARGE_BODY = 1024**2
 """Bytes from which a body is handed on in pieces: aiohttp warns of larger ones, as one write of them stalls a loop."""
+
+DOCUMENT = Timeouts(connect=5, first_byte=10, idle=10, total=20)
+"""Seconds for a document of an authorization server: such servers answer at once, and calls wait for them."""
+
+MAX_DOCUMENT = 1024**2
+"""Bytes of such a document: the largest in use are a few kilobytes."""
 
 PIECE = 64 * 1024
 """Bytes of a piece: what a socket takes at once, about."""
@@ -179,6 +185,16 @@ class HttpPool:
                     await response.aclose()
         except NETWORK_FAULTS as error:
             name_fault(error, connected=deadline.connected)
+
+    def fetcher(self, network: Network) -> Callable[..., Awaitable[Fetched]]:
+        """:meth:`fetch` for the documents of an authorization server, whose addresses a server names."""
+
+        async def fetch(method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Fetched:
+            return await self.fetch(
+                method, url, headers, body, reach=Reach(network), limits=DOCUMENT, max_bytes=MAX_DOCUMENT
+            )
+
+        return fetch
 
     def _transport(self, reach: Reach) -> AiohttpTransport:
         transport = self._transports.get(reach)

@@ -107,6 +107,7 @@ SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
 """``_meta`` key that names the request whose subscription a notification is for (MCP 2026-07-28, subscriptions)."""
 
 STDIN, STDOUT, STDERR = 0, 1, 2
+"""File descriptors, by what the server calls them."""
 
 _BOM = b"\xef\xbb\xbf"
 _LINE_BREAKS = bytes.maketrans(b"\r\n", b"  ")
@@ -166,9 +167,10 @@ class _Lines:
             self._held += piece
             return
         if before <= self._limit:
-            self._head = bytes(self._held[:HEAD_BYTES]) + piece[: max(0, HEAD_BYTES - before)]
+            self._head = bytes(self._held[:HEAD_BYTES])
             self._tail = bytes(self._held[-TAIL_BYTES:])
             self._held = bytearray()
+        self._head += piece[: HEAD_BYTES - len(self._head)]
         self._tail = (self._tail + piece[-TAIL_BYTES:])[-TAIL_BYTES:]
 
     def _end(self, piece: bytes) -> bytes | _Cut:
@@ -599,15 +601,26 @@ class _Process:
             env=environment,
             start_new_session=True,
         )
+        assert popen.stdin is not None
+        assert popen.stdout is not None
+        assert popen.stderr is not None
+        ends = [
+            (STDOUT, self._loop.connect_read_pipe, popen.stdout),
+            (STDERR, self._loop.connect_read_pipe, popen.stderr),
+            (STDIN, self._loop.connect_write_pipe, popen.stdin),
+        ]
         try:
-            for fd, connect, file in (
-                (STDOUT, self._loop.connect_read_pipe, popen.stdout),
-                (STDERR, self._loop.connect_read_pipe, popen.stderr),
-                (STDIN, self._loop.connect_write_pipe, popen.stdin),
-            ):
+            while ends:
+                fd, connect, file = ends.pop(0)
                 self._pipes[fd], _ = await connect(functools.partial(_Pipe, self, fd), file)
         except BaseException:
+            self._stopping = True
             self._signal(signal.SIGKILL)
+            # The one under way was closed by the loop; to close it again could hit a descriptor of somebody else.
+            for transport in self._pipes.values():
+                transport.close()
+            for _, _, file in ends:
+                file.close()
             popen.wait()
             raise
         threading.Thread(target=self._wait, args=(popen,), name=f"wait for {self._name}", daemon=True).start()
@@ -707,7 +720,7 @@ class _Process:
 
     def _drop(self) -> None:
         """Let go of a process that is of no use, whatever of it is left."""
-        self._dropped = self._status is None
+        self._dropped = self._dropped or self._status is None
         self._fail_all()
         self._signal(signal.SIGKILL)
         self._abort_input()
@@ -888,30 +901,33 @@ class StdioWire:
             # A context of its own: the process outlives the call that happened to need it first.
             context = contextvars.Context()
             self._starting = asyncio.get_running_loop().create_task(self._spawn(), context=context)
-            self._starting.add_done_callback(_look_at)
+            self._starting.add_done_callback(self._started)
         await asyncio.shield(self._starting)
 
+    def _started(self, task: asyncio.Task[None]) -> None:
+        self._starting = None
+        if not task.cancelled():
+            # A failure that perhaps nobody waits for any more; asyncio complains of one that nobody looked at.
+            task.exception()
+
     async def _spawn(self) -> None:
+        given = self._given()
+        redactor = Redactor(value for value in given.values() if len(value) >= MIN_SECRET)
+        process = _Process(self, self._generation + 1, redactor)
         try:
-            given = self._given()
-            redactor = Redactor(value for value in given.values() if len(value) >= MIN_SECRET)
-            process = _Process(self, self._generation + 1, redactor)
-            try:
-                await process.start(self._command, _inherited(os.environ) | given)
-            except (OSError, ValueError) as error:
-                reason = (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
-                raise ConnectError(
-                    f"the program '{excerpt(os.fsencode(self._command[0]))}' of server '{self.server_id}' cannot be"
-                    f" started ({reason}): install it where the worker's PATH finds it, or correct the setting"
-                    f" servers.{self.server_id}.command"
-                ) from None
-            self._generation = process.generation
-            self._process = process
-            logger.info("server '%s' runs as process %d", self.server_id, process.pid)
-            if process.ended.done():
-                self.process_ended(process)
-        finally:
-            self._starting = None
+            await process.start(self._command, _inherited(os.environ) | given)
+        except (OSError, ValueError) as error:
+            reason = (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
+            raise ConnectError(
+                f"the program '{excerpt(os.fsencode(self._command[0]))}' of server '{self.server_id}' cannot be"
+                f" started ({reason}): install it where the worker's PATH finds it, or correct the setting"
+                f" servers.{self.server_id}.command"
+            ) from None
+        self._generation = process.generation
+        self._process = process
+        logger.info("server '%s' runs as process %d", self.server_id, process.pid)
+        if process.ended.done():
+            self.process_ended(process)
 
     def _given(self) -> dict[str, str]:
         try:
@@ -940,9 +956,3 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
-
-
-def _look_at(task: asyncio.Task[None]) -> None:
-    """Look at a failure that perhaps nobody waits for any more, or asyncio complains."""
-    if not task.cancelled():
-        task.exception()

@@ -93,19 +93,22 @@ class Authorizer(Protocol):
 
     @property
     def context(self) -> int:
-        """A number that changes when another issuer, client, subject or scope stands behind the token."""
+        """A number that changes with issuer, client, subject or scopes of the token, and not when it is refreshed."""
         ...
 
     async def header(self) -> tuple[str, str] | None:
         """The header that carries the token; None to ask without one, and see what the server wants.
 
+        Fetches or refreshes a token if that is known to be needed.
+
         Raises:
-            McpError: There is no token to be had.
+            AuthorizationError: There is no token; nothing was sent.
+            EgressDeniedError: The settings do not allow to ask for one.
         """
         ...
 
     async def refused(self, status: int, challenges: Sequence[str], sent: str | None) -> bool:
-        """Deal with a refusal.
+        """Hear that the server refused a request. Whoever asks bounds how often one request is tried.
 
         Args:
             status: 401 or 403.
@@ -113,11 +116,16 @@ class Authorizer(Protocol):
             sent: The header value that was refused.
 
         Returns:
-            Whether the request is to be sent again, with what :meth:`header` gives now.
+            Whether to try again with :meth:`header`; False if the refusal is not about the token.
 
         Raises:
-            McpError: What the server wants cannot be had.
+            AuthorizationError: It is, and no other token can be had.
+            EgressDeniedError: The settings do not allow to ask for one.
         """
+        ...
+
+    async def close(self) -> None:
+        """Give up what is under way."""
         ...
 
 

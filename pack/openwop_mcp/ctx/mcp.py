@@ -23,9 +23,11 @@ with workflow.unsafe.imports_passed_through():
     from openwop_mcp.calls import (
         ACTIVITY_NAMES,
         DEFAULT_TASK_QUEUE,
+        LOG_LEVELS,
         MAX_CALL_BYTES,
         NO_ARGUMENTS,
         CallRequest,
+        LogLevel,
         completion,
         recorded,
     )
@@ -89,6 +91,7 @@ async def call_tool(
     idempotency_key: str | None = None,
     timeout: timedelta | None = None,
     retry: RetryPolicy | None = None,
+    log_level: LogLevel | None = None,
     task_queue: str = DEFAULT_TASK_QUEUE,
     heartbeat_timeout: timedelta = HEARTBEAT_TIMEOUT,
 ) -> Verbatim:
@@ -101,6 +104,8 @@ async def call_tool(
         idempotency_key: A key of your own for this effect.
         timeout: Total time for one attempt, where it is to be less than the server's ``timeouts.total``.
         retry: Limits of further attempts in place of the server's. They never make a repeat safe.
+        log_level: From which level on the worker logs what the server says while it works on this call, in place of the
+            server's setting. A server of a revision before 2026-07-28 knows only the setting.
         task_queue: Queue of the worker that has the pack; with ``McpPlugin`` the workflow's own is used by itself.
         heartbeat_timeout: How long a worker may be silent before it counts as lost.
 
@@ -117,6 +122,7 @@ async def call_tool(
         idempotency_key=idempotency_key,
         timeout=_seconds(timeout),
         retry=retry,
+        log_level=_level(log_level),
     )
     return await _call(request, _text(arguments), task_queue, heartbeat_timeout)
 
@@ -205,6 +211,7 @@ async def read_resource(
     *,
     timeout: timedelta | None = None,
     retry: RetryPolicy | None = None,
+    log_level: LogLevel | None = None,
     task_queue: str = DEFAULT_TASK_QUEUE,
     heartbeat_timeout: timedelta = HEARTBEAT_TIMEOUT,
 ) -> Verbatim:
@@ -215,13 +222,21 @@ async def read_resource(
         uri: The resource.
         timeout: As in :func:`call_tool`.
         retry: As in :func:`call_tool`.
+        log_level: As in :func:`call_tool`.
         task_queue: As in :func:`call_tool`.
         heartbeat_timeout: As in :func:`call_tool`.
 
     Raises:
         McpCallError: There is no result.
     """
-    request = CallRequest("readResource", server_id, uri=uri, timeout=_seconds(timeout), retry=retry)
+    request = CallRequest(
+        "readResource",
+        server_id,
+        uri=uri,
+        timeout=_seconds(timeout),
+        retry=retry,
+        log_level=_level(log_level),
+    )
     return await _call(request, None, task_queue, heartbeat_timeout)
 
 
@@ -258,6 +273,7 @@ async def get_prompt(
     *,
     timeout: timedelta | None = None,
     retry: RetryPolicy | None = None,
+    log_level: LogLevel | None = None,
     task_queue: str = DEFAULT_TASK_QUEUE,
     heartbeat_timeout: timedelta = HEARTBEAT_TIMEOUT,
 ) -> Verbatim:
@@ -269,13 +285,21 @@ async def get_prompt(
         arguments: A mapping of strings, or the JSON text of an object, which is sent byte for byte.
         timeout: As in :func:`call_tool`.
         retry: As in :func:`call_tool`.
+        log_level: As in :func:`call_tool`.
         task_queue: As in :func:`call_tool`.
         heartbeat_timeout: As in :func:`call_tool`.
 
     Raises:
         McpCallError: There is no result.
     """
-    request = CallRequest("getPrompt", server_id, name=name, timeout=_seconds(timeout), retry=retry)
+    request = CallRequest(
+        "getPrompt",
+        server_id,
+        name=name,
+        timeout=_seconds(timeout),
+        retry=retry,
+        log_level=_level(log_level),
+    )
     return await _call(request, _text(arguments), task_queue, heartbeat_timeout)
 
 
@@ -386,6 +410,12 @@ def _prose(request: CallRequest) -> str:
 
 def _seconds(timeout: timedelta | None) -> float | None:
     return None if timeout is None else timeout.total_seconds()
+
+
+def _level(log_level: LogLevel | None) -> LogLevel | None:
+    if log_level is not None and log_level not in LOG_LEVELS:
+        raise _refused(InvalidRequestError(f"log_level: give one of {', '.join(sorted(LOG_LEVELS))}", path="log_level"))
+    return log_level
 
 
 def _text(given: Arguments | None, path: str = "arguments") -> bytes | None:

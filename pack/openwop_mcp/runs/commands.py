@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from openwop_mcp.failures import CallFailure
@@ -102,11 +103,16 @@ Command = ScheduleNode | StartTimer | CancelNode | CompleteRun | FailRun | Cance
 
 @dataclass(frozen=True, slots=True)
 class NodeSucceeded:
-    """An activity gave a result: the server's bytes. ``at`` is in seconds since 1970, here and below."""
+    """An activity gave a result: the server's bytes. ``at`` is in seconds since 1970, here and below.
+
+    Attributes:
+        metadata: That of the result's payload, as it stands in history; only the log reads it.
+    """
 
     ordinal: int
     result: bytes
     at: float
+    metadata: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from openwop_mcp import jsontext, nodes
@@ -17,7 +17,7 @@ from openwop_mcp.effects.decide import Again, RetryPolicy, decide
 from openwop_mcp.effects.delivery import Delivery
 from openwop_mcp.failures import CallFailure, conclude
 from openwop_mcp.runs import definition as definitions
-from openwop_mcp.runs import values
+from openwop_mcp.runs import negotiation, values
 from openwop_mcp.runs.commands import (
     CancelNode,
     CancelRequested,
@@ -35,6 +35,7 @@ from openwop_mcp.runs.commands import (
     TimerFired,
 )
 from openwop_mcp.runs.definition import Connection, Definition, DefinitionError, Operand, Port, SourceOutput, Static
+from openwop_mcp.runs.events import timestamp
 from openwop_mcp.runs.graph import UNSETTLED, GraphEdge, GraphNode, Says, Status, graph, rule_holds
 from openwop_mcp.runs.start import RunStart
 
@@ -42,6 +43,7 @@ __all__ = (
     "CancelNode",
     "CancelRequested",
     "CancelRun",
+    "Carried",
     "Command",
     "CompleteRun",
     "ContinueAsNew",
@@ -119,6 +121,26 @@ class _Error:
         )
 
 
+@dataclass(slots=True)
+class Carried:
+    """What only the log of a run needs of the runs that it continues. The run itself neither knows nor counts it.
+
+    Attributes:
+        sinks: Outputs of the nodes without outgoing edges, for the event that ends the run.
+        told: What was last told of each peer, by its digest.
+        uncounted: Events that are told beside those that the run counts. They follow from what stands in the records
+            of calls, which a worker of another version may write otherwise than the worker that drives the run.
+    """
+
+    sinks: dict[str, Outputs] = field(default_factory=dict)
+    told: dict[str, negotiation.Verdict] = field(default_factory=dict)
+    uncounted: int = 0
+
+    def copy(self) -> Carried:
+        """One that can be added to without changing this."""
+        return Carried(dict(self.sinks), dict(self.told), self.uncounted)
+
+
 class _MissingInputError(Exception):
     """An input has no value to take."""
 
@@ -130,17 +152,17 @@ class RunMachine:
         start: What the run was started with; its ``state``, if it has one, is taken up.
         inputs: JSON text of the run's inputs, as posted.
         emit: Takes each event. None costs nothing: no payload is built.
-        carried: Outputs of sinks from the run that this one continues, for the event that ends the run.
+        carried: What the log needs of the run that this one continues; none is needed without a log.
     """
 
     def __init__(
-        self, start: RunStart, inputs: bytes, *, emit: Emit | None = None, carried: Mapping[str, Outputs] | None = None
+        self, start: RunStart, inputs: bytes, *, emit: Emit | None = None, carried: Carried | None = None
     ) -> None:
         self._start = start
         self._inputs = inputs
         self._given: Members = ()
         self._emit = emit
-        self._sinks: dict[str, Outputs] = dict(carried or {})
+        self._carried = Carried() if carried is None else carried.copy()
         self._definition: Definition | None = None
         self._refusal: str | None = None
         try:
@@ -188,9 +210,9 @@ class RunMachine:
         return self._over
 
     @property
-    def sinks(self) -> Mapping[str, Outputs]:
-        """Outputs of the nodes without outgoing edges, kept only where events are wanted."""
-        return self._sinks
+    def carried(self) -> Carried:
+        """What the log of the run that continues this one needs, kept only where events are wanted."""
+        return self._carried
 
     def begin(self, at: float) -> list[Command]:
         """Begin the run, or take it up again after a continue-as-new.
@@ -299,8 +321,10 @@ class RunMachine:
                     return
                 match fact:
                     case NodeSucceeded():
+                        self._tell_terms(flight.node, fact)
                         self._complete(flight.node, {"result": fact.result})
                     case NodeFailed():
+                        self._tell_terms(flight.node, fact)
                         self._attempt_failed(flight.node, fact.failure)
                     case TimerFired():
                         self._timer_fired(flight)
@@ -491,7 +515,7 @@ class RunMachine:
             ],
         )
         if self._emit is not None and not node.outgoing:
-            self._sinks[node.spec.id] = outputs
+            self._carried.sinks[node.spec.id] = outputs
         self._outputs[node.spec.id] = outputs
         self._settle(node)
 
@@ -644,7 +668,8 @@ class RunMachine:
                 (
                     "outputs",
                     jsontext.build(
-                        (node.spec.id, jsontext.build(self._sinks.get(node.spec.id, _NOTHING).items())) for node in ends
+                        (node.spec.id, jsontext.build(self._carried.sinks.get(node.spec.id, _NOTHING).items()))
+                        for node in ends
                     ),
                 ),
                 self._duration(),
@@ -708,7 +733,27 @@ class RunMachine:
         if self._emit is not None:
             node_id = None if node is None else node.spec.id
             head = [] if node_id is None else [("nodeId", jsontext.encode(node_id))]
-            self._emit(sequence, event_type, node_id, jsontext.build([*head, *payload()]), self._now)
+            self._tell(sequence, event_type, node_id, jsontext.build([*head, *payload()]))
+
+    def _tell(self, sequence: int, event_type: str, node_id: str | None, payload: bytes) -> None:
+        assert self._emit is not None
+        self._emit(sequence + self._carried.uncounted, event_type, node_id, payload, self._now)
+
+    def _tell_terms(self, node: GraphNode, fact: NodeSucceeded | NodeFailed) -> None:
+        """Tell what came of negotiating with a server: when the run first meets it, and when something else does."""
+        if self._emit is None:
+            return
+        match fact:
+            case NodeSucceeded():
+                found = negotiation.of_answer(fact.metadata)
+            case NodeFailed():
+                found = negotiation.of_failure(fact.failure)
+        told = self._carried.told
+        if found is None or told.get(found.peer) == found.verdict:
+            return
+        told[found.peer] = found.verdict
+        self._tell(self._sequence, negotiation.EVENT, node.spec.id, found.encode(timestamp(self._now)))
+        self._carried.uncounted += 1
 
     def _announce(self) -> None:
         if self._begun:

@@ -146,7 +146,7 @@ class Projector:
                 event.event_id, "the history does not follow on: feed a run's chain from its first history, in order"
             )
         self._machine = RunMachine(
-            start, attributes.input.payloads[1].data, emit=self._emitted, carried=before.sinks if before else None
+            start, attributes.input.payloads[1].data, emit=self._emitted, carried=before.carried if before else None
         )
         self._generation = attributes.original_execution_run_id
         self._begin_at = _at(event)
@@ -220,12 +220,13 @@ class Projector:
         ordinal = self._ordinal(event, attributes.scheduled_event_id)
         if len(attributes.result.payloads) != 1:
             raise ProjectionError(event.event_id, "the activity gave no single result")
-        result = attributes.result.payloads[0].data
+        payload = attributes.result.payloads[0]
+        result = payload.data
         try:
             jsontext.check(result)
         except jsontext.JsonTextError as error:
             raise ProjectionError(event.event_id, f"the activity's result is no JSON text: {error}") from None
-        self._fact(event, NodeSucceeded(ordinal, result, _at(event)))
+        self._fact(event, NodeSucceeded(ordinal, result, _at(event), payload.metadata))
 
     def _failed(self, event: HistoryEvent) -> None:
         attributes = event.activity_task_failed_event_attributes

@@ -63,8 +63,8 @@ class CallRecord:
 
     @property
     def revision(self) -> str:
-        """The MCP revision on the wire."""
-        return self.result.provenance["revision"]
+        """The MCP revision on the wire; empty where nothing was answered, which is a health all the same."""
+        return self.result.provenance.get("revision", "")
 
     @property
     def attempts(self) -> int:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 import worker
 from tests.support.cli import Done, Serving, cli, serving
-from tests.support.fake_server import FakeServer, Reply, Request, error_reply, modern
+from tests.support.fake_server import FakeServer, Reply, Request, error_reply, modern, notice_event, result_reply
 
 HOSTILE = "a\x1b]0;owned\x07b\x9b31mc\u202edc\u2066e\x00f\r\x08g"
 """A title of the window, a colour by its C1 byte, a reversed and an isolated text, and what overwrites a line."""
@@ -30,20 +31,39 @@ def _hostile_result() -> bytes:
     return json.dumps({"content": [{"type": "text", "text": HOSTILE}]}, ensure_ascii=False).encode()
 
 
-async def _called(request: Request) -> bytes | Reply | None:
-    match request.json["params"]["name"]:
-        case "fails":
-            return FAILED
-        case "refuses":
-            return error_reply(request, -32602, f"no: {HOSTILE}", {"why": 1})
-        case "hostile":
-            return _hostile_result()
-        case "odd":
-            return ODD
-        case "stalls":
-            return Reply(stall="head")
-        case _:
-            return b'{"content":[{"type":"text","text":"done"}]}'
+STEPS = (asyncio.Event(), asyncio.Event())
+"""What `steps` waits for: to tell that it has gone on, and to answer."""
+
+
+def _steps(request: Request) -> Reply:
+    token = request.json["params"]["_meta"]["progressToken"]
+    answer = result_reply(request, b'{"content":[{"type":"text","text":"read"}]}', "sse")
+    assert answer.chunks is not None
+    pages = [
+        notice_event("progress", progressToken=token, progress=number, total=10, message=f"page {number}\n{HOSTILE}")
+        for number in (3, 7)
+    ]
+    return Reply(headers=answer.headers, chunks=[pages[0], STEPS[0], pages[1], STEPS[1], *answer.chunks])
+
+
+def _refused(request: Request) -> Reply:
+    return error_reply(request, -32602, f"no: {HOSTILE}", {"why": 1})
+
+
+CALLED: dict[str, bytes | Reply | Callable[[Request], bytes | Reply]] = {
+    "fails": FAILED,
+    "refuses": _refused,
+    "hostile": _hostile_result(),
+    "odd": ODD,
+    "steps": _steps,
+    "stalls": Reply(stall="head"),
+}
+"""What tools answer; any other is done."""
+
+
+def _called(request: Request) -> bytes | Reply:
+    answer = CALLED.get(request.json["params"]["name"], b'{"content":[{"type":"text","text":"done"}]}')
+    return answer(request) if callable(answer) else answer
 
 
 def _listed(request: Request) -> bytes:

@@ -12,7 +12,7 @@ import pytest
 
 import worker
 from openwop_mcp.calls import MAX_CALL_BYTES
-from tests.integration.cli.conftest import FAILED, ODD
+from tests.integration.cli.conftest import FAILED, ODD, STEPS
 from tests.support.cli import ROOT, cli, serving, until
 
 EXACT = r'{"n": 1.10, "big": 123456789012345678901234, "e": "\u00e9", "z":-0.0 , "x":1E400}'
@@ -91,6 +91,35 @@ async def test_a_call_that_is_given_up_goes_on_and_says_how_to_look_at_it(dev):
     assert f"runs show {run}" in last
     shown = await dev.cli("runs", "show", run)
     assert "call: running, fake tools/call stalls, attempts 1" in shown.text
+
+
+async def test_a_call_that_lasts_tells_how_far_it_is_on_standard_error_and_so_does_show(dev):
+    async with serving("call", "fake", "steps", "--config", str(dev.settings), ready=False) as calling:
+        assert calling.process.stderr is not None
+        async with asyncio.timeout(20):
+            run = (await calling.process.stderr.readline()).decode().removeprefix("run ").strip()
+            first = (await calling.process.stderr.readline()).decode()
+        assert first.startswith("progress 3/10: page 3\\u{a}a\\u{1b}]0;owned")
+        prose, value = await asyncio.gather(dev.cli("runs", "show", run), dev.cli("runs", "show", run, "--json"))
+        STEPS[0].set()
+        async with asyncio.timeout(20):
+            # Between the two nothing was told twice.
+            second = (await calling.process.stderr.readline()).decode()
+        assert second.startswith("progress 7/10: page 7")
+        STEPS[1].set()
+        async with asyncio.timeout(20):
+            out, err = await calling.process.communicate()
+    assert (calling.process.returncode, out) == (0, b"read\n")
+    assert err.startswith(b"fake tools/call steps, ")
+    for shown in (first, second, prose.text):
+        assert not {"\x1b", "\x07", "\u202e", "\x00", "\r"} & set(shown)
+    assert prose.text.splitlines()[1:] == ["call: running, fake tools/call steps, attempts 1", f"    {first.strip()}"]
+    [call] = value.json["calls"]
+    assert call["outcome"] == "running"
+    assert (call["progress"]["progress"], call["progress"]["total"]) == (3, 10)
+    assert call["progress"]["message"] in first
+    # A call that has ended is as far as it goes.
+    assert "progress" not in (await dev.cli("runs", "show", run, "--json")).json["calls"][0]
 
 
 async def test_a_credential_that_is_not_set_here_is_no_matter_to_who_asks_a_worker(dev, tmp_path):

@@ -370,12 +370,16 @@ async def test_scopes_of_the_settings_are_a_bound_that_no_server_widens(bench: B
 async def test_a_server_that_always_wants_something_else_is_stopped(bench: Bench) -> None:
     authorizer = bench.machine()
     await bench.call(authorizer)
+
+    async def ask_for(scope: str) -> None:
+        sent = await authorizer.header()
+        assert sent is not None
+        assert await authorizer.refused(403, [f'Bearer error="insufficient_scope", scope="{scope}"'], sent[1])
+
+    for number in range(10):
+        await ask_for(f"s{number}")
     with pytest.raises(AuthorizationError) as caught:
-        for number in range(100):
-            sent = await authorizer.header()
-            assert sent is not None
-            challenge = f'Bearer error="insufficient_scope", scope="s{number}"'
-            assert await authorizer.refused(403, [challenge], sent[1])
+        await ask_for("another")
     assert caught.value.cause == "insufficient_scope"
     assert len(bench.auth.token_requests) == 11
 
@@ -544,6 +548,37 @@ async def test_a_refresh_token_that_was_refused_is_not_tried_again(bench: Bench)
     assert [form["grant_type"] for form, _ in bench.auth.token_requests] == ["authorization_code", "refresh_token"]
     await bench.authorizer(person=True, grant="authorization_code").login()
     assert await bench.call(worker) == 200
+
+
+async def test_a_client_that_was_forgotten_registers_anew_at_the_next_login(bench: Bench) -> None:
+    await bench.call(bench.authorizer(person=True, grant="authorization_code"))
+    assert set(record(bench).registrations) == {bench.auth.issuer}
+    await bench.authorizer(person=True, grant="authorization_code").login()
+    assert len(bench.auth.registrations) == 1
+    bench.auth.clients.clear()
+    bench.now += 3600
+    assert (await bench.failure(bench.authorizer(grant="authorization_code"))).cause == "login_required"
+    assert record(bench).registrations == {}
+    await bench.authorizer(person=True, grant="authorization_code").login()
+    assert len(bench.auth.registrations) == 2
+
+
+async def test_a_code_that_is_redeemed_in_vain_forgets_a_client_that_is_not_known(bench: Bench) -> None:
+    bench.auth.answer_token = lambda _: web.json_response({"error": "invalid_client"}, status=401)
+    error = await bench.failure(bench.authorizer(person=True, grant="authorization_code"))
+    assert error.facts["oauthError"] == "invalid_client"
+    assert record(bench).registrations == {}
+
+
+async def test_a_token_that_cannot_be_refreshed_serves_to_its_end(bench: Bench) -> None:
+    bench.auth.token_extra = {"expires_in": "100"}
+    await bench.call(bench.authorizer(person=True, grant="authorization_code"))
+    bench.auth.refresh_tokens.clear()
+    worker = bench.authorizer(grant="authorization_code")
+    bench.now += 99
+    assert await bench.call(worker) == 200
+    bench.now += 1
+    assert (await bench.failure(worker)).cause == "login_required"
 
 
 async def test_a_refresh_that_failed_for_now_is_tried_again(bench: Bench) -> None:
@@ -834,6 +869,23 @@ async def test_a_login_that_nobody_answers_ends(bench: Bench) -> None:
             patience=0.05,
         )
     assert caught.value.cause == "login_failed"
+
+
+async def test_a_port_that_is_taken_is_named(bench: Bench) -> None:
+    port = int(bench.server.origin.rpartition(":")[2])
+    with pytest.raises(AuthorizationError) as caught:
+        await login(
+            server_id="weather",
+            url=bench.server.url,
+            oauth=OAuth(grant="authorization_code"),
+            environ={},
+            fetch=bench.fetch,
+            store=bench.store,
+            on_secret=bench.secrets.append,
+            show=lambda _: None,
+            port=port,
+        )
+    assert str(port) in str(caught.value)
 
 
 async def test_a_machine_needs_no_login(bench: Bench) -> None:

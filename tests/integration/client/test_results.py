@@ -124,7 +124,9 @@ async def test_heartbeats_that_are_no_messages_are_logged_once_per_stream(caplog
     )
     async with connected(handler) as (client, _):
         await client.call_tool("t", ARGUMENTS)
-    assert [record.name for record in caplog.records if "no JSON-RPC" in record.message] == ["openwop_mcp.client._answers"]
+    assert [record.name for record in caplog.records if "no JSON-RPC" in record.message] == [
+        "openwop_mcp.client._answers"
+    ]
 
 
 async def test_json_over_several_data_lines_is_joined_with_line_feeds() -> None:

@@ -109,8 +109,7 @@ class Peer:
         return [json.loads(line) for line in await self.result(["seen"])]
 
     async def dead(self) -> None:
-        async with asyncio.timeout(5):
-            await asyncio.shield(self.process.ended)
+        await until(lambda: self.wire._process is None)
 
 
 @contextlib.asynccontextmanager
@@ -236,7 +235,7 @@ async def test_a_program_that_is_no_executable_format_is_refused(tmp_path: Path)
     program.write_bytes(b"\x7fELF nonsense")
     program.chmod(0o755)
     async with peer(command=[str(program)]) as box:
-        with pytest.raises(ConnectError, match="cannot be started .*Exec format error"):
+        with pytest.raises(ConnectError, match=r"cannot be started .*Exec format error"):
             await box.wire.open(box.limits)
 
 
@@ -622,17 +621,17 @@ async def test_a_flood_on_standard_error_blocks_nobody_and_is_logged_in_part(cap
 async def test_a_cancelled_call_is_cancelled_at_the_server() -> None:
     async with peer() as box:
         await box.ask()
-        call = asyncio.ensure_future(box.ask(["hold", 2]))
+        call = asyncio.ensure_future(box.ask(["hold", 2], request_id=50))
         await box.ask()
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
         cancelled = (await box.seen())[-2]
         assert cancelled["method"] == "notifications/cancelled"
-        assert cancelled["params"]["requestId"] == 2
+        assert cancelled["params"]["requestId"] == 50
         assert "id" not in cancelled
         # The late answer to it does no harm.
-        assert (await box.result(["hold", 2]))["held"] == 5
+        assert (await box.result(["hold", 2], request_id=51))["held"] == 51
 
 
 @on_both_loops
@@ -670,7 +669,9 @@ async def test_an_answer_is_not_lost_to_a_limit_that_runs_out_at_the_same_time(m
 
 
 @on_both_loops
-async def test_a_server_that_does_not_read_ends_in_a_limit_and_what_never_left_is_known() -> None:
+async def test_a_server_that_does_not_read_ends_in_a_limit_and_what_never_left_is_known(monkeypatch) -> None:
+    monkeypatch.setattr(_stdio, "NOTIFY", 0.2)
+    monkeypatch.setattr(_stdio, "PATIENCE", 0.2)
     async with peer(deaf=True) as box:
         large = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "m", "params": {"x": "y" * 2_000_000}}).encode()
         found = await asyncio.gather(
@@ -778,14 +779,14 @@ async def test_the_last_answers_of_a_server_that_exits_are_not_lost() -> None:
     async with peer() as box:
         for _ in range(10):
             assert await box.result(["answer", {}], ["exit", 0]) == {}
-            if box.wire._process is not None:
-                await box.dead()
+            await box.dead()
 
 
 @pytest.mark.parametrize(("fd", "name"), [(1, "output"), (0, "input")])
 @on_both_loops
 async def test_a_server_that_closes_a_pipe_is_ended_and_replaced(monkeypatch, fd: int, name: str) -> None:
     monkeypatch.setattr(_stdio, "LAST_WORDS", 0.05)
+    monkeypatch.setattr(_stdio, "PATIENCE", 0.2)
     async with peer(stubborn=True, stay=True) as box:
         await box.ask()
         pid = box.process.pid
@@ -793,10 +794,9 @@ async def test_a_server_that_closes_a_pipe_is_ended_and_replaced(monkeypatch, fd
         with contextlib.suppress(ConnectionLostError):
             await call
         await asyncio.sleep(0)
+        # Only asyncio notices before it writes that nobody reads any more.
         with pytest.raises((ConnectionLostError, StaleTermsError)):
-            # Only asyncio notices that nobody reads any more before it writes.
-            while True:
-                await box.ask(["hold", 9], generation=1)
+            await box.ask(["hold", 9], generation=1)
         await until(lambda: name in box.wire._last_end)
         assert await box.wire.open(box.limits) == 2
         assert not psutil.pid_exists(pid)
@@ -834,19 +834,21 @@ async def test_a_server_that_exits_at_once_does_not_spin_and_says_why(monkeypatc
 
 @on_both_loops
 async def test_a_server_that_is_mended_is_back_after_its_rest(monkeypatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(_stdio, "FIRST_REST", 0.1)
+    monkeypatch.setattr(_stdio, "FIRST_REST", 0.3)
+    monkeypatch.setattr(_stdio, "LONGEST_REST", 0.3)
+    fault = tmp_path / "fault"
+    fault.touch()
     program = tmp_path / "program"
-    program.write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
+    program.write_text(f"#!/bin/sh\n[ -e {fault} ] && exit 1\nexec {' '.join(PROGRAM)}\n", encoding="utf-8")
     program.chmod(0o755)
-    async with peer(command=[str(program)]) as box:
-        with pytest.raises((ConnectionLostError, StaleTermsError)):
+    async with peer(command=[str(program)], limits={"connect": 0.1}) as box:
+        with pytest.raises(McpError):
             await box.ask()
-        fresh = tmp_path / "fresh"
-        fresh.write_text("#!/bin/sh\nexec " + " ".join(PROGRAM) + "\n", encoding="utf-8")
-        fresh.chmod(0o755)
-        fresh.rename(program)
+        with pytest.raises(ConnectError, match="exited with status 1"):
+            await box.ask()
+        fault.unlink()
+        box.limits = box.limits.model_copy(update={"connect": 5.0})
         assert await box.result(["answer", {}]) == {}
-        assert box.process.answered
 
 
 @on_both_loops
@@ -858,6 +860,24 @@ async def test_a_server_that_answered_is_started_again_at_once(monkeypatch) -> N
             await box.ask()
             with pytest.raises(ConnectionLostError):
                 await box.ask(["exit", 1])
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_start_that_is_broken_off_leaves_nothing_and_stops_no_further_one(turns: int) -> None:
+    before = {process.pid for process in _children()}
+    descriptors = psutil.Process().num_fds()
+    async with peer() as box:
+        opening = asyncio.ensure_future(box.wire.open(box.limits))
+        for _ in range(turns + 1):
+            await asyncio.sleep(0)
+        if box.wire._starting is not None:
+            box.wire._starting.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await opening
+        assert await box.result(["answer", {}]) == {}
+        assert len(_children()) == len(before) + 1
+    await until(lambda: psutil.Process().num_fds() <= descriptors)
+    assert {process.pid for process in _children()} <= before
 
 
 # --- closing ----------------------------------------------------------------------------------------------------------

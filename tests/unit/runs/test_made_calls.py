@@ -112,6 +112,17 @@ def test_a_worker_that_was_lost_is_told_as_such(history: History) -> None:
     assert outcomes(history) == [("a", "inDoubt", 1)]
 
 
+def test_a_worker_that_was_lost_leaves_how_far_the_call_was(history: History) -> None:
+    failure = Failure(message="activity Heartbeat timeout")
+    failure.timeout_failure_info.timeout_type = 4
+    beat = {"delivery": "unknown", "repeatSafe": False, "progress": {"progress": 3, "total": 10, "message": "page 3"}}
+    failure.timeout_failure_info.last_heartbeat_details.payloads.append(json_payload(json.dumps(beat).encode()))
+    history.add("activity_task_timed_out", scheduled_event_id=history.node(), failure=failure)
+    [call] = made_calls([history.events])
+    assert call.failure is not None
+    assert json.loads(call.failure.details)["progress"] == beat["progress"]
+
+
 @pytest.mark.parametrize(("started", "delivery"), [(0, "not_sent"), (7, "unknown")])
 def test_a_cancelled_call_was_not_sent_where_no_worker_had_taken_it(
     history: History, started: int, delivery: str

@@ -3,10 +3,10 @@
 Opens no socket but the one that a login waits on.
 """
 
-from openwop_mcp.client.auth._authorizer import Authorizer, OAuthAuthorizer
+from openwop_mcp.client.auth._authorizer import OAuthAuthorizer
 from openwop_mcp.client.auth._code import Visit
 from openwop_mcp.client.auth._fetch import CAUSES, Fetch, Fetched
 from openwop_mcp.client.auth._login import Login, login
 from openwop_mcp.client.auth._store import TokenStore
 
-__all__ = ("CAUSES", "Authorizer", "Fetch", "Fetched", "Login", "OAuthAuthorizer", "TokenStore", "Visit", "login")
+__all__ = ("CAUSES", "Fetch", "Fetched", "Login", "OAuthAuthorizer", "TokenStore", "Visit", "login")

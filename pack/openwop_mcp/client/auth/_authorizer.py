@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from openwop_mcp.client.auth._code import Visit
 from openwop_mcp.client.auth._discovery import Discovery
@@ -22,48 +22,11 @@ from openwop_mcp.config import OAuth
 from openwop_mcp.effects.delivery import Delivery
 from openwop_mcp.errors import AuthorizationError
 
-__all__ = ("Authorizer", "OAuthAuthorizer", "store_key")
-
-
-class Authorizer(Protocol):
-    """Has the credential of one server, where it is a token that has to be fetched."""
-
-    @property
-    def context(self) -> int:
-        """A number that changes with issuer, client, subject or scopes of the token, and not when it is refreshed."""
-        ...
-
-    async def header(self) -> tuple[str, str] | None:
-        """The header to send, name and value; None to send none.
-
-        Fetches or refreshes a token if that is known to be needed.
-
-        Raises:
-            AuthorizationError: There is no token; nothing was sent.
-            EgressDeniedError: The settings do not allow to ask for one.
-        """
-        ...
-
-    async def refused(self, status: int, challenges: Sequence[str], sent: str | None) -> bool:
-        """Hear that the server refused a request. Whoever asks bounds how often one request is tried.
-
-        Args:
-            status: 401 or 403.
-            challenges: The values of ``WWW-Authenticate``.
-            sent: The value of the header that was sent.
-
-        Returns:
-            Whether to try again with :meth:`header`; False if the refusal is not about the token.
-
-        Raises:
-            AuthorizationError: It is, and no other token can be had.
-            EgressDeniedError: The settings do not allow to ask for one.
-        """
-        ...
+__all__ = ("OAuthAuthorizer", "store_key")
 
 
 class OAuthAuthorizer:
-    """An :class:`Authorizer` by OAuth (MCP 2026-07-28, authorization).
+    """An ``Authorizer`` by OAuth (MCP 2026-07-28, authorization).
 
     Args:
         server_id: The server's id in the settings.

@@ -8,18 +8,21 @@ from dataclasses import dataclass, field
 
 __all__ = ("Challenge", "bearer", "parse")
 
-MAX_HEADER = 16 * 1024
+MAX_HEADER = 4096
 """Characters of one field value that are looked at: servers send hundreds."""
 
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105 - a grammar
 _QUOTED = r'"(?:[^"\\]|\\.)*"'
+# Servers leave the quotes away from URLs too, which are no tokens.
+_BARE = r'[^ \t,"]+'
 
 _SKIP = re.compile(r"[ \t,]*")
 _SCHEME = re.compile(rf"({_TOKEN})(?=[ \t,]|$)")
 _SPACE = re.compile(r"[ \t]+")
 _TOKEN68 = re.compile(r"([A-Za-z0-9._~+/-]+=*)(?=[ \t]*(?:,|$))")
-_PARAMETER = re.compile(rf"({_TOKEN})[ \t]*=[ \t]*({_QUOTED}|{_TOKEN})(?=[ \t]*(?:,|$)|[ \t])", re.DOTALL)
-_REST = re.compile(rf"(?:{_QUOTED}|[^,\"])+|\"", re.DOTALL)
+_PARAMETER = re.compile(rf"({_TOKEN})[ \t]*=[ \t]*({_QUOTED}|{_BARE})(?=[ \t]*(?:,|$)|[ \t])", re.DOTALL)
+# A quote that never closes has all that follows in it.
+_REST = re.compile(rf"(?:{_QUOTED}|[^,\"])+|\".*", re.DOTALL)
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 

@@ -106,7 +106,8 @@ def refuse_fresh(demand: Demand, issuer: str) -> None:
     Raises:
         AuthorizationError: Cause ``token_refused``.
     """
-    if demand.fresh and demand.refused is not None and demand.refused.issuer == issuer:
+    again = demand.fresh and not demand.step_up
+    if again and demand.refused is not None and demand.refused.issuer == issuer:
         raise AuthorizationError(
             f"the server refuses the token that {shown(issuer)} has just issued for it: see whether the client may use"
             " this server, and whether both agree on the audience of tokens",

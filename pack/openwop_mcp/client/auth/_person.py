@@ -108,8 +108,8 @@ class Person:
                 return self._held(kept)
             grant = grant if grant is not None and grant.issuer == place.issuer else None
             renewed = None
+            refuse_fresh(demand, place.issuer)
             if not demand.step_up:
-                refuse_fresh(demand, place.issuer)
                 renewed = await self._refreshed(record, grant)
             elif self._visit is None:
                 await self._want(record, demand)

@@ -1,0 +1,442 @@
+"""Which era a server is of is found out by what comes back, agreed on, remembered and forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from openwop_mcp import jsontext
+from openwop_mcp.client import CallOptions
+from openwop_mcp.client._negotiation import REMEMBERED
+from openwop_mcp.effects.delivery import Delivery
+from openwop_mcp.errors import (
+    HttpStatusError,
+    InvalidRequestError,
+    MalformedAnswerError,
+    McpError,
+    NoCommonRevisionError,
+    RateLimitedError,
+    RpcError,
+    TimeLimitError,
+)
+from tests.support.fake_server import FakeServer, Reply, Request, error_reply, modern, result_reply
+from tests.support.legacy_server import REFUSALS, LegacyServer
+from tests.support.mcp_client import ARGUMENTS, connected, json_reply, stream_reply
+
+OLDEST = {"floor": "2025-03-26"}
+
+
+def _methods(server: FakeServer) -> list[str]:
+    return [request.json.get("method", "response") if request.body else request.method for request in server.requests]
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+async def test_a_server_with_a_handshake_is_met_with_one(refusal: str) -> None:
+    old = LegacyServer(refusal=refusal, results={"tools/call": b'{"content":[],"n":1.10}'})
+    async with connected(old, options=OLDEST) as (client, server):
+        exchange = await client.call_tool("t", ARGUMENTS)
+        assert (exchange.result, exchange.revision) == (b'{"content":[],"n":1.10}', "2025-11-25")
+        await client.call_tool("t", ARGUMENTS)
+        assert _methods(server) == [
+            "server/discover",
+            "initialize",
+            "notifications/initialized",
+            "tools/call",
+            "tools/call",
+        ]
+    assert old.faults == []
+    assert old.ended == ["session-1"]
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+async def test_an_older_era_is_never_spoken_unless_the_settings_allow_it(refusal: str) -> None:
+    async with connected(LegacyServer(refusal=refusal)) as (client, server):
+        with pytest.raises(McpError) as caught:
+            await client.call_tool("t", ARGUMENTS)
+        assert "initialize" not in _methods(server)
+    error = caught.value
+    assert error.delivery in {Delivery.NOT_PROCESSED, Delivery.UNKNOWN, Delivery.ANSWERED}
+    if isinstance(error, NoCommonRevisionError):
+        assert error.facts["reason"] == "below-floor"
+        assert "minimum_revision" in error.message
+
+
+async def test_the_error_of_an_older_server_names_the_setting() -> None:
+    async with connected(LegacyServer(refusal="Python with sessions")) as (client, _):
+        with pytest.raises(NoCommonRevisionError, match="minimum_revision"):
+            await client.list_tools()
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2025-06-18", "2025-03-26"])
+async def test_the_revision_in_the_record_is_the_one_on_the_wire(revision: str) -> None:
+    old = LegacyServer(revisions=[revision])
+    async with connected(old, options=OLDEST) as (client, _):
+        assert (await client.list_tools()).revision == revision
+    assert old.faults == []
+
+
+async def test_a_revision_below_the_floor_is_left_again() -> None:
+    old = LegacyServer(revisions=["2025-03-26"])
+    async with connected(old, options={"floor": "2025-06-18"}) as (client, _):
+        with pytest.raises(NoCommonRevisionError) as caught:
+            await client.list_tools()
+    assert caught.value.facts["supported"] == ["2025-03-26"]
+    assert caught.value.facts["reason"] == "below-floor"
+    assert old.ended == ["session-1"]
+
+
+@pytest.mark.parametrize("code", [-32020, -32021])
+async def test_a_recognised_modern_error_never_falls_back(code: int) -> None:
+    async def handler(request: Request) -> Reply:
+        return error_reply(request, code, "m", status=400)
+
+    async with connected(handler, options=OLDEST) as (client, server):
+        with pytest.raises(RpcError):
+            await client.list_tools()
+        assert "initialize" not in _methods(server)
+
+
+async def test_an_unknown_method_in_a_404_is_a_modern_servers() -> None:
+    async def handler(request: Request) -> Reply:
+        if request.json["method"] == "tools/list":
+            return result_reply(request, b'{"tools":[]}')
+        return error_reply(request, -32601, "m", status=404)
+
+    async with connected(handler, options=OLDEST) as (client, server):
+        assert (await client.list_tools()).revision == "2026-07-28"
+        assert "initialize" not in _methods(server)
+
+
+async def test_a_server_of_later_revisions_only_is_not_asked_to_step_back() -> None:
+    async def handler(request: Request) -> Reply:
+        return error_reply(request, -32022, "m", {"supported": ["2027-01-01"], "requested": "2026-07-28"}, status=400)
+
+    async with connected(handler, options=OLDEST) as (client, server):
+        with pytest.raises(NoCommonRevisionError) as caught:
+            await client.list_tools()
+        assert "initialize" not in _methods(server)
+    assert caught.value.facts["reason"] == "unsupported"
+
+
+async def test_an_older_revision_that_the_server_names_is_agreed_on_by_its_handshake() -> None:
+    old = LegacyServer()
+
+    async def handler(request: Request) -> Reply | None:
+        if request.body and request.json["method"] == "server/discover":
+            supported = {"supported": ["2025-06-18"], "requested": "2026-07-28"}
+            return error_reply(request, -32022, "m", supported, status=400)
+        return await old(request)
+
+    async with connected(handler, options=OLDEST) as (client, _):
+        assert (await client.list_tools()).revision == "2025-06-18"
+
+
+async def test_a_server_whose_discovery_names_no_common_revision_is_asked_for_a_handshake() -> None:
+    old = LegacyServer()
+
+    async def handler(request: Request) -> Reply | None:
+        if request.body and request.json["method"] == "server/discover":
+            return result_reply(request, b'{"supportedVersions":["2025-11-25"],"capabilities":{}}')
+        return await old(request)
+
+    async with connected(handler, options=OLDEST) as (client, _):
+        assert (await client.list_tools()).revision == "2025-11-25"
+
+
+OUTAGES: dict[str, tuple[Reply | None, type[McpError]]] = {
+    "401": (Reply(status=401), HttpStatusError),
+    "401 in JSON": (
+        json_reply(b'{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"m"}}', 401),
+        HttpStatusError,
+    ),
+    "403": (Reply(status=403), HttpStatusError),
+    "408": (Reply(status=408), HttpStatusError),
+    "429": (Reply(status=429), RateLimitedError),
+    "500": (Reply(status=500), HttpStatusError),
+    "500 in JSON": (json_reply(b'{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"m"}}', 500), RpcError),
+    "503": (Reply(status=503), HttpStatusError),
+    "302": (Reply(status=302, headers=[("Location", "http://127.0.0.2/x")]), HttpStatusError),
+    "a page": (Reply(headers=[("Content-Type", "text/html")], body=b"<p>"), HttpStatusError),
+    "no JSON": (json_reply(b"{"), MalformedAnswerError),
+    "silence": (Reply(stall="head"), TimeLimitError),
+    "a closed connection": (None, McpError),
+}
+
+
+@pytest.mark.parametrize("name", OUTAGES)
+async def test_an_outage_is_no_verdict(name: str) -> None:
+    reply, kind = OUTAGES[name]
+    down = True
+    old = LegacyServer()
+
+    async def handler(request: Request) -> Reply | None:
+        return reply if down else await old(request)
+
+    async with connected(handler, options=OLDEST, first_byte=0.1) as (client, server):
+        with pytest.raises(kind):
+            await client.list_tools()
+        assert _methods(server) == ["server/discover"]
+        down = False
+        assert (await client.list_tools()).revision == "2025-11-25"
+
+
+async def test_a_modern_server_is_asked_once_which_era_it_is_of() -> None:
+    async with connected(modern(), options=OLDEST) as (client, server):
+        await asyncio.gather(*(client.call_tool("t", ARGUMENTS) for _ in range(5)))
+        assert _methods(server).count("server/discover") == 1
+        assert len(server.requests) == 6
+
+
+async def test_what_was_found_out_is_asked_anew_after_a_while() -> None:
+    now = [0.0]
+    async with connected(modern(), options={**OLDEST, "clock": lambda: now[0]}) as (client, server):
+        await client.list_tools()
+        now[0] = REMEMBERED - 1
+        await client.list_tools()
+        assert _methods(server).count("server/discover") == 1
+        now[0] = REMEMBERED + 1
+        await client.list_tools()
+        assert _methods(server).count("server/discover") == 2
+
+
+async def test_a_session_in_use_outlives_what_was_found_out() -> None:
+    now = [0.0]
+    old = LegacyServer()
+    async with connected(old, options={**OLDEST, "clock": lambda: now[0]}) as (client, _):
+        await client.list_tools()
+        now[0] = REMEMBERED + 1
+        await client.list_tools()
+    assert old.opened == 1
+
+
+async def test_a_server_that_was_replaced_by_an_older_one_is_met_anew() -> None:
+    current: Any = modern()
+
+    async def handler(request: Request) -> Reply | None:
+        return await current(request)
+
+    async with connected(handler, options=OLDEST) as (client, _):
+        assert (await client.call_tool("t", ARGUMENTS)).revision == "2026-07-28"
+        current = LegacyServer()
+        assert (await client.call_tool("t", ARGUMENTS)).revision == "2025-11-25"
+
+
+async def test_a_server_that_was_upgraded_is_met_anew() -> None:
+    current: Any = LegacyServer()
+
+    async def handler(request: Request) -> Reply | None:
+        return await current(request)
+
+    async with connected(handler, options=OLDEST) as (client, _):
+        assert (await client.call_tool("t", ARGUMENTS)).revision == "2025-11-25"
+        current = modern()
+        assert (await client.call_tool("t", ARGUMENTS)).revision == "2026-07-28"
+
+
+@pytest.mark.parametrize("dead", [404, 400])
+async def test_a_dead_session_is_replaced_and_the_call_goes_on(dead: int) -> None:
+    old = LegacyServer(dead=dead)
+    async with connected(old, options=OLDEST) as (client, server):
+        await client.call_tool("t", ARGUMENTS)
+        old.live.clear()
+        await client.call_tool("t", ARGUMENTS)
+        assert _methods(server)[4:] == ["tools/call", "initialize", "notifications/initialized", "tools/call"]
+    assert old.faults == []
+
+
+async def test_many_calls_that_meet_a_dead_session_open_one_new() -> None:
+    old = LegacyServer()
+    async with connected(old, options=OLDEST) as (client, _):
+        await client.call_tool("t", ARGUMENTS)
+        old.live.clear()
+        await asyncio.gather(*(client.call_tool("t", ARGUMENTS) for _ in range(20)))
+    assert old.opened == 2
+
+
+async def test_a_session_that_dies_again_and_again_is_an_error_and_no_circle() -> None:
+    old = LegacyServer()
+    async with connected(old, options=OLDEST) as (client, server):
+        await client.list_tools()
+
+        def die(_: Request) -> Reply:
+            return Reply(status=404)
+
+        old.results["tools/list"] = die
+        with pytest.raises(HttpStatusError):
+            await client.list_tools()
+        assert len(server.requests) < 20
+
+
+async def test_an_error_of_a_method_is_no_dead_session() -> None:
+    def refuse(request: Request) -> Reply:
+        return error_reply(request, -32602, "no such tool")
+
+    old = LegacyServer(results={"tools/call": refuse})
+    async with connected(old, options=OLDEST) as (client, _):
+        with pytest.raises(RpcError) as caught:
+            await client.call_tool("t", ARGUMENTS)
+    assert caught.value.rpc_code == -32602
+    assert old.opened == 1
+
+
+@pytest.mark.parametrize("session", ["", "a b", "tab\tbed", "caf\xe9"])
+async def test_a_session_id_that_no_header_can_carry_is_refused(session: str) -> None:
+    old = LegacyServer(sessions=False)
+
+    async def handler(request: Request) -> Reply | None:
+        reply = await old(request)
+        if reply is not None and request.json["method"] == "initialize":
+            return Reply(headers=[*reply.headers, ("Mcp-Session-Id", session)], chunks=reply.chunks)
+        return reply
+
+    async with connected(handler, options=OLDEST) as (client, _):
+        with pytest.raises(McpError):
+            await client.list_tools()
+
+
+async def test_only_what_an_older_server_declared_is_asked_of_it() -> None:
+    old = LegacyServer(capabilities='{"tools":{}}')
+    async with connected(old, options=OLDEST) as (client, server):
+        await client.list_tools()
+        before = len(server.requests)
+        with pytest.raises(InvalidRequestError, match="'prompts'"):
+            await client.list_prompts()
+        assert len(server.requests) == before
+
+
+async def test_the_log_level_of_the_settings_is_set_for_an_older_session() -> None:
+    old = LegacyServer()
+    async with connected(old, options={**OLDEST, "log_level": "warning"}) as (client, server):
+        await client.list_tools()
+        (request,) = [one for one in server.requests if one.body and one.json.get("method") == "logging/setLevel"]
+    assert request.json["params"]["level"] == "warning"
+
+
+def _asking(*questions: bytes) -> Callable[[Request], Reply]:
+    def reply(request: Request) -> Reply:
+        events = [b"data: " + question + b"\n\n" for question in questions]
+        answer = b'data: {"jsonrpc":"2.0","id":%d,"result":{"content":[]}}\n\n' % request.json["id"]
+        return stream_reply(*events, answer)
+
+    return reply
+
+
+async def test_an_older_servers_ping_is_answered_and_its_other_questions_refused() -> None:
+    ping = b'{"jsonrpc":"2.0","id":"p-1","method":"ping"}'
+    sampling = b'{"jsonrpc":"2.0","id":7,"method":"sampling/createMessage","params":{"messages":[]}}'
+    old = LegacyServer(results={"tools/call": _asking(ping, sampling)})
+    async with connected(old, options=OLDEST) as (client, server):
+        await client.call_tool("t", ARGUMENTS)
+        async with asyncio.timeout(5):
+            while _methods(server).count("response") < 2:
+                old.notified.clear()
+                await old.notified.wait()
+        answers = [one.json for one in server.requests if one.body and "method" not in one.json]
+    assert {"jsonrpc": "2.0", "id": "p-1", "result": {}} in answers
+    (refused,) = [answer for answer in answers if "error" in answer]
+    assert (refused["id"], refused["error"]["code"]) == (7, -32601)
+
+
+async def test_a_modern_servers_question_on_a_stream_gets_no_answer() -> None:
+    ping = b'{"jsonrpc":"2.0","id":"p-1","method":"ping"}'
+    async with connected(modern({"tools/call": _asking(ping)})) as (client, server):
+        await client.call_tool("t", ARGUMENTS)
+        assert len(server.requests) == 1
+
+
+async def test_a_call_of_an_older_revision_that_runs_out_of_time_is_cancelled_by_a_notification() -> None:
+    old = LegacyServer(results={"tools/call": lambda _: Reply(stall="head")})
+    async with connected(old, options=OLDEST) as (client, server):
+        await client.list_tools()
+        old.notified.clear()
+        with pytest.raises(TimeLimitError):
+            await client.call_tool("t", ARGUMENTS, CallOptions(timeout=0.1))
+        await asyncio.wait_for(old.notified.wait(), 5)
+        sent, cancelled = server.requests[-2:]
+    assert cancelled.json["method"] == "notifications/cancelled"
+    assert cancelled.json["params"]["requestId"] == sent.json["id"]
+
+
+async def test_a_stream_that_ends_early_is_taken_up_where_it_ended() -> None:
+    resumed: list[str | None] = []
+
+    def cut(_: Request) -> Reply:
+        return stream_reply(b"id: one\nretry: 10\ndata:\n\n", b'id: two\ndata: {"jsonrpc":"2.0","method":"n"}\n\n')
+
+    def again(request: Request) -> Reply:
+        resumed.append(request.header("Last-Event-ID"))
+        if len(resumed) == 1:
+            return stream_reply(b"id: three\nretry: 20\ndata:\n\n")
+        sent = old_requests()[-1]
+        return stream_reply(b'data: {"jsonrpc":"2.0","id":%d,"result":{"content":[]}}\n\n' % sent)
+
+    def old_requests() -> list[int]:
+        return [one.json["id"] for one in server.requests if one.body and one.json.get("method") == "tools/call"]
+
+    old = LegacyServer(results={"tools/call": cut, "GET": again})
+    async with connected(old, options=OLDEST) as (client, server):
+        assert (await client.call_tool("t", ARGUMENTS)).result == b'{"content":[]}'
+        (first, *_) = [one for one in server.requests if one.method == "GET"]
+    assert resumed == ["two", "three"]
+    assert first.header("Mcp-Session-Id") == "session-1"
+    assert first.header("MCP-Protocol-Version") == "2025-11-25"
+    assert first.header("Accept") == "text/event-stream"
+
+
+async def test_a_stream_that_cannot_be_taken_up_is_a_lost_connection() -> None:
+    old = LegacyServer(results={"tools/call": lambda _: stream_reply(b"id: 1\nretry: 1\ndata:\n\n")})
+    async with connected(old, options=OLDEST) as (client, _):
+        with pytest.raises(McpError) as caught:
+            await client.call_tool("t", ARGUMENTS)
+    assert caught.value.delivery is Delivery.UNKNOWN
+
+
+async def test_a_modern_stream_is_never_taken_up() -> None:
+    async with connected(modern({"tools/call": lambda _: stream_reply(b"id: 1\nretry: 1\ndata:\n\n")})) as (
+        client,
+        server,
+    ):
+        with pytest.raises(McpError):
+            await client.call_tool("t", ARGUMENTS)
+        assert [request.method for request in server.requests] == ["POST"]
+
+
+async def test_a_batch_is_taken_apart_in_the_one_revision_that_has_them() -> None:
+    def batch(request: Request) -> Reply:
+        return json_reply(
+            b'[{"jsonrpc":"2.0","method":"notifications/x"},{"jsonrpc":"2.0","id":%d,"result":{"n":1.10}}]'
+            % request.json["id"]
+        )
+
+    old = LegacyServer(revisions=["2025-03-26"], results={"tools/call": batch})
+    async with connected(old, options=OLDEST) as (client, _):
+        assert (await client.call_tool("t", ARGUMENTS)).result == b'{"n":1.10}'
+    newer = LegacyServer(revisions=["2025-06-18"], results={"tools/call": batch})
+    async with connected(newer, options=OLDEST) as (client, _):
+        with pytest.raises(MalformedAnswerError, match="not a JSON object"):
+            await client.call_tool("t", ARGUMENTS)
+
+
+async def test_progress_of_an_older_server_is_told_too() -> None:
+    told: list[Any] = []
+
+    def reply(request: Request) -> Reply:
+        token = request.json["params"]["_meta"]["progressToken"]
+        note = jsontext.encode(
+            {"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": token, "progress": 3}}
+        )
+        return _asking(note)(request)
+
+    old = LegacyServer(results={"tools/call": reply})
+    async with connected(old, options=OLDEST) as (client, _):
+        await client.call_tool("t", ARGUMENTS, CallOptions(on_progress=told.append))
+    assert [one.progress for one in told] == [3]
+
+
+async def test_a_result_type_means_nothing_in_a_revision_without_them() -> None:
+    old = LegacyServer(results={"tools/call": b'{"resultType":"teleport","content":[]}'})
+    async with connected(old, options=OLDEST) as (client, _):
+        assert (await client.call_tool("t", ARGUMENTS)).result == b'{"resultType":"teleport","content":[]}'
