@@ -156,7 +156,7 @@ async def connect(settings: Settings) -> Client:
 async def running_worker(client: Client, settings: Settings, workflows: Sequence[type] = ()) -> AsyncIterator[Worker]:
     """A worker of the pack, polling; it ends with the context, calls under way first."""
     # Here, since the commands that only talk to Temporal start in half the time without an HTTP client.
-    from activities import EAGER_CALLS, Calls, mcp_activities, node_activities
+    from activities import EAGER_CALLS, Calls, listen_activities, mcp_activities, node_activities
 
     own = settings.worker
     async with Calls(settings) as calls:
@@ -164,7 +164,7 @@ async def running_worker(client: Client, settings: Settings, workflows: Sequence
             client,
             task_queue=own.task_queue,
             workflows=[RunWorkflow, *workflows],
-            activities=[*mcp_activities(calls), *node_activities(calls)],
+            activities=[*mcp_activities(calls), *node_activities(calls), *listen_activities(calls)],
             max_concurrent_activities=own.max_activities,
             max_eager_activity_reservations_per_workflow_task=EAGER_CALLS,
             workflow_task_poller_behavior=PollerBehaviorSimpleMaximum(own.workflow_pollers),

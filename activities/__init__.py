@@ -1,8 +1,18 @@
 """Temporal activities: what of the pack touches the network. Knows the library, and no workflow."""
 
+from .listen import LISTEN, ListenRequest, listen_activities
 from .mcp import mcp_activities
 from .nodes import node_activities
 from .perform import Calls
 from .plugin import EAGER_CALLS, McpPlugin
 
-__all__ = ("EAGER_CALLS", "Calls", "McpPlugin", "mcp_activities", "node_activities")
+__all__ = (
+    "EAGER_CALLS",
+    "LISTEN",
+    "Calls",
+    "ListenRequest",
+    "McpPlugin",
+    "listen_activities",
+    "mcp_activities",
+    "node_activities",
+)

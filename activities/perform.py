@@ -68,6 +68,16 @@ class Calls:
     ) -> None:
         await self._clients.__aexit__(kind, error, trace)
 
+    def client(self, server_id: str, tenant: str | None) -> McpClient:
+        """The client of a server that the tenant may use.
+
+        Raises:
+            UnknownServerError: There is none.
+        """
+        if self._settings.server(server_id, tenant or self._settings.worker.tenant) is None:
+            raise UnknownServerError(server_id)
+        return self._clients[server_id]
+
     async def perform(self, request: CallRequest, arguments: bytes | None) -> temporalio.api.common.v1.Payload:
         """Perform a call inside an activity.
 
@@ -116,6 +126,7 @@ class Calls:
                 "subject": request.subject,
                 **terms,
                 **({"http-status": str(exchange.http_status)} if exchange.http_status else {}),
+                **_noted(exchange),
                 "attempt": str(request.attempt),
                 "sha256": hashlib.sha256(exchange.result).hexdigest(),
                 "duration-ms": str(round((time.monotonic() - began) * 1000)),
@@ -176,7 +187,12 @@ class Calls:
     async def _send(
         self, request: CallRequest, arguments: bytes | None, on_progress: Callable[[Progress], None]
     ) -> Exchange:
-        options = CallOptions(timeout=request.timeout, on_progress=on_progress, log_level=request.log_level)
+        options = CallOptions(
+            timeout=request.timeout,
+            on_progress=on_progress,
+            log_level=request.log_level,
+            tenant=request.tenant or self._settings.worker.tenant,
+        )
         return await SENDERS[request.method](self._clients[request.server_id], request, arguments, options)
 
     def _fits(self, result: bytes) -> None:
@@ -209,6 +225,15 @@ def _agreed(exchange: Exchange) -> dict[str, str]:
     facts = {} if exchange.refusal is None else exchange.refusal.facts
     told = {"revision": exchange.revision, "refused": facts.get("reason"), "requested": facts.get("requested")}
     return {key: value for key, value in told.items() if value}
+
+
+def _noted(exchange: Exchange) -> dict[str, str]:
+    """What the record says beside the answer: where it was had from, and whether it keeps to the tool's own schema."""
+    noted = {"cached": "true"} if exchange.cached else {}
+    verdict = exchange.verdict
+    if verdict is not None:
+        noted["schema"] = " ".join(part for part in (verdict.state, verdict.path, verdict.reason) if part)
+    return noted
 
 
 def _required(value: str | None, name: str) -> str:

@@ -23,6 +23,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 from openwop_mcp.calls import ACTIVITY_NAMES, DEFAULT_TASK_QUEUE
 from openwop_mcp.config import Settings
 
+from .listen import listen_activities
 from .mcp import mcp_activities
 from .nodes import node_activities
 from .perform import Calls
@@ -65,7 +66,7 @@ class McpPlugin(SimplePlugin):
 
         super().__init__(
             "openwop-mcp-pack",
-            activities=[*mcp_activities(calls), *node_activities(calls)],
+            activities=[*mcp_activities(calls), *node_activities(calls), *listen_activities(calls)],
             workflow_runner=_pass_through,
             interceptors=[_OwnQueue()],
             run_context=pool,

@@ -34,7 +34,7 @@ REFUSED = {
     "auth/iss-normalized": "issuer_mismatch",
     "auth/metadata-issuer-mismatch": "issuer_mismatch",
     "auth/resource-mismatch": "resource_mismatch",
-    "auth/scope-retry-limit": "scope",
+    "auth/scope-retry-limit": "insufficient_scope",
 }
 """Scenarios with a server that is not to be trusted, and the cause for which the client must refuse it: one that
 completes them is at fault, and so is one that gives up for another reason."""

@@ -13,9 +13,12 @@ import asyncio
 import json
 import os
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+import httpx
 
 from openwop_mcp import jsontext
 from openwop_mcp.client import Clients, Exchange, McpClient
@@ -28,6 +31,9 @@ CLIENT_INFO = b'{"name":"openwop-mcp-pack","version":"0.1.0"}'
 
 CLIENT_METADATA_URL = "https://conformance-test.local/client-metadata.json"
 """The address that the suite takes for that of our client metadata document."""
+
+REDIRECT_URI = "http://127.0.0.1:1/callback"
+"""Where nobody listens: the redirect is read and not followed."""
 
 SERVER = "server"
 
@@ -162,6 +168,13 @@ def credential(scenario: str, context: Mapping[str, Any]) -> tuple[dict[str, Any
     return {"oauth": login}, {}
 
 
+async def visit(authorization_url: str) -> str:
+    """Goes where a person would go, and says where they would be sent back to: the suite's servers ask nobody anything."""
+    async with httpx.AsyncClient() as browser:
+        answer = await browser.get(authorization_url)
+    return answer.headers["location"]
+
+
 async def play(url: str, environ: Mapping[str, str]) -> None:
     """Plays the scenario that the environment names.
 
@@ -176,9 +189,17 @@ async def play(url: str, environ: Mapping[str, str]) -> None:
     if scenario.startswith("auth/"):
         server["credential"], secrets = credential(scenario, context)
     settings = Settings.model_validate({"servers": {SERVER: server}})
-    on_input = fill_in if scenario in ASKED else None
-    async with Clients(settings, client_info=CLIENT_INFO, environ=secrets, on_input=on_input) as clients:
-        await SCRIPTS.get(scenario, use_tools)(Play(clients[SERVER], context))
+    with tempfile.TemporaryDirectory() as state:
+        clients = Clients(
+            settings,
+            client_info=CLIENT_INFO,
+            environ={"XDG_STATE_HOME": state, **secrets},
+            on_input=fill_in if scenario in ASKED else None,
+            visit=visit,
+            redirect_uri=REDIRECT_URI,
+        )
+        async with clients:
+            await SCRIPTS.get(scenario, use_tools)(Play(clients[SERVER], context))
 
 
 def main(url: str) -> int:

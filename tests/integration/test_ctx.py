@@ -108,6 +108,7 @@ async def test_each_method_records_the_servers_bytes_with_their_provenance(clien
         assert told[-1].code == "reachable"
         assert [request.json["method"] for request in at.server.requests] == list(made)
         sent = {request.json["method"]: request for request in at.server.requests}
+        origin = at.server.url.removesuffix("/mcp")
 
     def param(method: str, name: str) -> bytes | None:
         return jsontext.pointer(sent[method].body, ["params", name])
@@ -128,6 +129,8 @@ async def test_each_method_records_the_servers_bytes_with_their_provenance(clien
         "server-id": b"fake",
         "method": b"tools/call",
         "subject": b"echo",
+        "peer": hashlib.sha256(origin.encode()).hexdigest().encode(),
+        "floor": b"2026-07-28",
         "revision": b"2026-07-28",
         "http-status": b"200",
         "attempt": b"1",

@@ -1,12 +1,13 @@
-"""Makes the recorded histories and their event logs anew: ``python -m tests.replay.record``.
+"""Makes recorded histories and their event logs: ``python -m tests.replay.record`` makes those that are not there.
 
-A recorded history is a promise that a later version still understands it. Make one anew only where a change is meant
-to break that promise, and say so where the engine version is.
+A recorded history is a promise that a later version still understands it. Delete one, to have it made anew, only where
+a change is meant to break that promise, and say so where the engine version is.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import sys
@@ -26,6 +27,8 @@ from openwop_mcp.embedded import embedded_temporal
 from tests.support import exact
 from tests.support.fake_server import FakeServer, Reply, Request, error_reply, modern, result_reply
 from tests.support.graphs import edge, node, workflow
+from tests.support.legacy_server import LegacyServer
+from tests.support.mcp_client import replies
 from tests.support.pack import Pack, chain, log_of, pack_worker, settings_for, toml_for
 from workflows.replay import export
 
@@ -67,8 +70,8 @@ class Server:
             await self.waiting.acquire()
 
 
-def call(node_id: str, tool: str = "write", **inputs: Any) -> dict[str, Any]:
-    return node(node_id, config={"serverId": "fake", "name": tool}, inputs=inputs)
+def call(node_id: str, tool: str = "write", server: str = "fake", **inputs: Any) -> dict[str, Any]:
+    return node(node_id, config={"serverId": server, "name": tool}, inputs=inputs)
 
 
 def graphs() -> dict[str, bytes]:
@@ -115,7 +118,24 @@ def graphs() -> dict[str, bytes]:
         [*(call(f"n{index}") for index in range(count)), node("aside", "core.delay", config={"delayMs": 200})],
         [edge(f"n{index}", f"n{index + 1}") for index in range(count - 1)],
     )
-    made = {"four-methods": methods, "retried": retried, "failed": failed, "handled": handled, "continued": long}
+    # Goes on in a new Temporal run after most of these; what was told of a server before is not told again.
+    peers = ["fake", "old", "older", "closed", "fake", "old", "older", "closed"]
+    terms = [
+        *(call(f"{server}-{index}", server=server) for index, server in enumerate(peers)),
+        node("health", "community.mcp.server-health", config={"serverId": "older"}),
+        call("bad", "bad"),
+    ]
+    negotiated = workflow(
+        terms, [edge(one["id"], other["id"], "all_complete") for one, other in itertools.pairwise(terms)]
+    )
+    made = {
+        "four-methods": methods,
+        "retried": retried,
+        "failed": failed,
+        "handled": handled,
+        "continued": long,
+        "negotiated": negotiated,
+    }
     return {
         name: json.dumps(definition).encode().replace(b'"HERE"', exact.ARGUMENTS) for name, definition in made.items()
     }
@@ -146,6 +166,8 @@ def scrubbed(text: str) -> str:
 
 
 def write(name: str, found: Sequence[WorkflowHistory], *, log: bool = True) -> None:
+    if (HISTORIES / f"{name}.json").exists():
+        return
     (HISTORIES / f"{name}.json").write_text(scrubbed(export(found)), encoding="utf-8")
     if log:
         events = [event.encode().decode() for event in log_of(found)]
@@ -162,8 +184,19 @@ async def record(client: Client, address: str, folder: Path) -> None:
             "server/discover": exact.DISCOVERED,
         }
     )
-    async with FakeServer(handler) as server:
-        settings = settings_for(server.url, servers={"sample": {"url": server.url, "network": "private"}}, **SETTINGS)
+    async with (
+        FakeServer(handler) as server,
+        FakeServer(LegacyServer()) as old,
+        FakeServer(LegacyServer()) as older,
+        FakeServer(replies(Reply(status=401))) as closed,
+    ):
+        servers = {
+            "sample": {"url": server.url, "network": "private"},
+            "old": {"url": old.url, "network": "private", "minimum_revision": "2025-06-18"},
+            "older": {"url": older.url, "network": "private"},
+            "closed": {"url": closed.url, "network": "private"},
+        }
+        settings = settings_for(server.url, servers=servers, **SETTINGS)
         async with pack_worker(client, settings, task_queue=QUEUE) as pack:
             for name, definition in graphs().items():
                 _, found = await pack.run(definition, b'{"n": 1.10}', run_id=f"acme/{name}")

@@ -57,6 +57,7 @@ def test_every_graph_has_its_log_and_no_log_is_left_over() -> None:
         ("handled", ["node.failed bad", "node.skipped well", "node.completed end", "run.completed"]),
         ("cancelled", ["node.cancelled write-stalls", "node.completed quick", "run.cancelled"]),
         ("continued", ["node.completed aside", "run.completed"]),
+        ("negotiated", ["negotiation.decided fake-0", "negotiation.decided older-2", "node.failed bad", "run.failed"]),
         ("killed", ["node.retried read-stalls", "node.failed write-stalls", "node.completed after", "run.failed"]),
     ],
 )

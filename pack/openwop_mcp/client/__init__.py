@@ -3,6 +3,6 @@
 from openwop_mcp.client._client import CallOptions, Exchange, McpClient, OnInput
 from openwop_mcp.client._clients import Clients
 from openwop_mcp.client._health import health, probe
-from openwop_mcp.client._notices import Progress
+from openwop_mcp.client._notices import Notice, Progress
 
-__all__ = ("CallOptions", "Clients", "Exchange", "McpClient", "OnInput", "Progress", "health", "probe")
+__all__ = ("CallOptions", "Clients", "Exchange", "McpClient", "Notice", "OnInput", "Progress", "health", "probe")

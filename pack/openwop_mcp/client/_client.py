@@ -173,8 +173,10 @@ class McpClient:
         self._ids = itertools.count(1)
         self._tools = ToolBook()
         self._replies: set[asyncio.Task[None]] = set()
+        self._logs: list[notices.ServerLog] = []
         capabilities = NO_CAPABILITIES if on_input is None else ASKABLE
         self._meta = messages.terms_meta(revisions.MODERN, client_info, capabilities)
+        wire.on_unmatched = self._unmatched
         self._negotiator = Negotiator(
             self._ask,
             self._introduce,
@@ -447,7 +449,13 @@ class McpClient:
         def on_message(message: bytes) -> None:
             self._take(message, request_id, terms, options, log)
 
-        incoming = await self._wire.exchange(out, limits=limits, on_message=on_message)
+        logs = [] if log is None else [log]
+        self._logs += logs
+        try:
+            incoming = await self._wire.exchange(out, limits=limits, on_message=on_message)
+        finally:
+            for one in logs:
+                self._logs.remove(one)
         result = messages.answer(
             incoming.message, request_id, method=method, http_status=incoming.status, legacy=terms.legacy
         )
@@ -466,24 +474,41 @@ class McpClient:
     def _take(
         self, message: bytes, request_id: int, terms: Terms, options: CallOptions, log: notices.ServerLog | None
     ) -> None:
-        """Deal with a message that came while a request was under way."""
+        """Deal with a message that came with a request."""
         notice = notices.read(message)
-        if isinstance(notice, notices.Asked):
-            if terms.legacy:
-                self._reply(self._answer_to(notice, terms))
-            # A server of revision 2026-07-28 asks nothing this way, and gets no answer.
+        self._heard(notice, terms, log)
+        if not isinstance(notice, notices.Notice):
             return
-        if notice is None:
-            return
-        if notice.method in notices.CHANGES:
-            self._cache.drop(self._identity, notice.method, notice.params)
         if options.on_notice is not None and notice.subscription == b"%d" % request_id:
             options.on_notice(notice)
         if options.on_progress is not None and (progress := notice.progress(request_id)) is not None:
             said = progress.message and self._redactor.text(progress.message)
             options.on_progress(notices.Progress(progress.progress, progress.total, said))
-        elif notice.method == notices.MESSAGE and log is not None:
+
+    def _heard(
+        self, notice: notices.Notice | notices.Asked | None, terms: Terms, log: notices.ServerLog | None
+    ) -> None:
+        """Deal with what is the same whether or not it came with a request."""
+        if isinstance(notice, notices.Asked):
+            # A server of revision 2026-07-28 asks nothing this way, and gets no answer.
+            if terms.legacy:
+                self._reply(self._answer_to(notice, terms))
+        elif notice is not None and notice.method in notices.CHANGES:
+            self._cache.drop(self._identity, notice.method, notice.params)
+        elif notice is not None and notice.method == notices.MESSAGE and log is not None:
             log.take(notice)
+
+    def hear(self, message: bytes) -> None:
+        """Take a message that came with no request, as over stdio log messages and questions do."""
+        terms = self._negotiator.terms
+        if terms is not None:
+            # Among the requests under way it is for the one that wants to know most, and for none where there is none.
+            log = min(self._logs, key=lambda log: log.least, default=None)
+            self._heard(notices.read(message), terms, log)
+
+    def _unmatched(self, message: bytes) -> None:
+        """Deal with a message that belongs to no request: a change, or what an older server asks."""
+        self._take(message, NO_REQUEST, self._negotiator.terms or Terms(revisions.MODERN), _DEFAULT, None)
 
     def _reply(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -548,6 +573,9 @@ class McpClient:
             return exchange
         return replace(exchange, verdict=await _check(tool.output_schema, content))
 
+
+NO_REQUEST = 0
+"""An id that no request has."""
 
 MINIMUM = 0.001
 """Seconds: the least limit there is, for a call whose time is up."""

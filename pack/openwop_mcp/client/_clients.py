@@ -87,8 +87,9 @@ class Clients:
 
     def _client(self, server_id: str, server: Server) -> McpClient:
         redactor = Redactor(())
-        return McpClient(
-            self._wire(server_id, server, redactor.add),
+        wire = self._wire(server_id, server, redactor.add)
+        client = McpClient(
+            wire,
             timeouts=server.timeouts,
             client_info=self._client_info,
             floor=server.minimum_revision,
@@ -99,6 +100,9 @@ class Clients:
             redactor=redactor,
             cache=self._cache,
         )
+        if isinstance(wire, StdioWire):
+            wire.on_unmatched = client.hear
+        return client
 
     def _wire(self, server_id: str, server: Server, on_secret: Callable[[str], None]) -> Wire:
         limits = self._settings.limits

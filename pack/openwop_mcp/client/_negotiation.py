@@ -39,6 +39,10 @@ STDIO_PATIENCE = 10.0
 PROBE = "server/discover"
 """Has no effect, and every modern server answers it."""
 
+NOT_UNDERSTOOD = frozenset({-32700, -32600, messages.METHOD_NOT_FOUND})
+"""Errors (JSON-RPC 2.0, section 5.1) with which a server does not take terms that were only assumed: parse error, invalid
+request, method not found. A server of another revision says so of messages that are new to it."""
+
 MAX_SHOWN = 10
 """Revisions shown of those that a server claims to speak: more are no help, and a server decides how many it names."""
 
@@ -150,7 +154,11 @@ class Negotiator:
             return False
         if error.rpc_code == messages.UNSUPPORTED_REVISION:
             return False
-        return terms.legacy or eras.judge(_answered(error, http=self._http), probe=method == PROBE) != "legacy"
+        verdict = eras.judge(_answered(error, http=self._http), probe=method == PROBE)
+        if terms.legacy or verdict == "modern":
+            return True
+        agreed = not self._http or self._floor != revisions.MODERN
+        return verdict == "none" and (agreed or error.rpc_code not in NOT_UNDERSTOOD)
 
     def forget(self, terms: Terms) -> None:
         """What was agreed does not stand."""

@@ -133,13 +133,16 @@ class ServerLog:
         server: Its id in the settings.
         level: The level from which on it may; what is below is passed over, as older revisions set none per request.
         clean: Takes credentials out of a text.
+
+    Attributes:
+        least: The place of that level in their order.
     """
 
-    __slots__ = ("_clean", "_least", "_server", "_taken")
+    __slots__ = ("_clean", "_server", "_taken", "least")
 
     def __init__(self, server: str, level: str, clean: Callable[[str], str]) -> None:
         self._server = server
-        self._least = SEVERITY.get(level, 0)
+        self.least = SEVERITY.get(level, 0)
         self._clean = clean
         self._taken = 0
 
@@ -148,7 +151,7 @@ class ServerLog:
         value = jsontext.member(notice.params, "level")
         level = jsontext.decode(value) if value is not None and jsontext.kind(value) == "string" else None
         data = jsontext.member(notice.params, "data")
-        if data is None or level not in SEVERITY or SEVERITY[level] < self._least:
+        if data is None or level not in SEVERITY or SEVERITY[level] < self.least:
             return
         self._taken += 1
         if self._taken <= MAX_LOGGED:

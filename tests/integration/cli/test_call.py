@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import logging
 import re
 import signal
 
@@ -132,6 +133,16 @@ async def test_a_credential_that_is_not_set_here_is_no_matter_to_who_asks_a_work
     assert (called.status, called.out) == (0, b"done\n")
     assert asked.status == 2
     assert "NOT_SET_HERE" in asked.err
+
+
+@pytest.mark.usefixtures("nothing_starts")
+def test_what_servers_say_is_logged_whatever_else_is(monkeypatch):
+    # It comes only where it was asked for.
+    said = logging.getLogger("openwop_mcp.messages")
+    monkeypatch.setattr(said, "level", logging.NOTSET)
+    assert worker.main(["call", "fake", "echo", "--args", "["]) == 2
+    assert said.isEnabledFor(logging.DEBUG)
+    assert not logging.getLogger("openwop_mcp").isEnabledFor(logging.INFO)
 
 
 @pytest.mark.usefixtures("nothing_starts")

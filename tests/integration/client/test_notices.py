@@ -2,17 +2,43 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import logging
+import sys
+from pathlib import Path
 
 import pytest
 
-from openwop_mcp.client import CallOptions, Progress
+from openwop_mcp.client import CallOptions, Clients, Progress
 from openwop_mcp.client._notices import LEVELS, MAX_LOGGED
+from openwop_mcp.config import Settings
+from tests.support import stdio_server
 from tests.support.fake_server import notice_event
-from tests.support.mcp_client import ARGUMENTS, connected, replies, stream_reply
+from tests.support.mcp_client import ARGUMENTS, CLIENT_INFO, connected, replies, stream_reply
 
 ANSWER = b'data: {"jsonrpc":"2.0","id":1,"result":{}}\n\n'
 LOGGER = "openwop_mcp.messages"
+PROGRAM = [sys.executable, "-I", "-S", str(Path(stdio_server.__file__))]
+
+PINGING = """
+import json, sys
+
+def tell(**members):
+    print(json.dumps({"jsonrpc": "2.0", **members}), flush=True)
+
+for line in sys.stdin:
+    asked = json.loads(line)
+    if asked["method"] == "server/discover":
+        tell(id=asked["id"], error={"code": -32601, "message": "no such method"})
+    elif asked["method"] == "initialize":
+        said = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}}
+        tell(id=asked["id"], result={**said, "serverInfo": {"name": "pinging", "version": "1"}})
+    elif asked["method"] == "tools/list":
+        tell(id="p", method="ping")
+        tell(id=asked["id"], result={"tools": [], "told": json.loads(sys.stdin.readline())})
+"""
+"""A server of an older revision that answers only once its ping is answered."""
 
 
 @pytest.fixture(autouse=True)
@@ -113,3 +139,37 @@ async def test_a_flood_of_log_messages_is_cut_with_one_line_that_says_so_and_eac
             assert level == logging.WARNING
             assert str(MAX_LOGGED) in text
             assert "not shown" in text
+
+
+def _log_line(level: str) -> str:
+    params = {"level": level, "data": level}
+    return json.dumps({"jsonrpc": "2.0", "method": "notifications/message", "params": params}) + "\n"
+
+
+async def test_log_messages_over_stdio_are_for_the_request_under_way_that_wants_to_know_most(caplog) -> None:
+    settings = Settings.model_validate({"servers": {"local": {"command": PROGRAM}}})
+    said = ["text", "".join(_log_line(level) for level in ("debug", "info", "error"))]
+    answer = {"resultType": "complete"}
+
+    def steps(*do: object) -> bytes:
+        return json.dumps({"do": do}).encode()
+
+    async with Clients(settings, client_info=CLIENT_INFO, environ={}) as clients:
+        client = clients["local"]
+        await client.complete(steps(said, ["answer", answer]))
+        assert _said(caplog) == []
+        # Both are held until the last has come, which then says something before the two are answered.
+        await asyncio.gather(
+            client.complete(steps(["hold", 2]), CallOptions(log_level="info")),
+            client.complete(steps(said, ["hold", 2]), CallOptions(log_level="critical")),
+        )
+        await client.complete(steps(said, ["answer", answer]))
+    assert _said(caplog) == [(logging.INFO, 'local says: "info"'), (logging.ERROR, 'local says: "error"')]
+
+
+async def test_a_ping_over_stdio_is_answered_where_the_revision_has_pings() -> None:
+    command = [sys.executable, "-I", "-S", "-c", PINGING]
+    settings = Settings.model_validate({"servers": {"old": {"command": command, "minimum_revision": "2025-06-18"}}})
+    async with Clients(settings, client_info=CLIENT_INFO, environ={}) as clients:
+        page = await clients["old"].list_tools()
+    assert json.loads(page.result)["told"] == {"jsonrpc": "2.0", "id": "p", "result": {}}

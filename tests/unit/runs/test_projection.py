@@ -65,6 +65,11 @@ def graphs(draw: st.DrawFn) -> dict[str, Any]:
     return workflow(nodes, edges)
 
 
+PEERS = st.sampled_from([{}, *({"peer": peer * 64, "floor": "2025-03-26"} for peer in "12")])
+REVISIONS = st.sampled_from([{}, {"revision": "2026-07-28"}, {"revision": "2025-11-25"}])
+STATUSES = st.sampled_from([{}, {"httpStatus": 401}])
+
+
 @given(graphs(), st.data())
 def test_the_projected_log_is_the_live_one(definition: dict[str, Any], data: st.DataObject) -> None:
     order = random.Random(data.draw(st.integers(0, 2**16)))
@@ -80,9 +85,11 @@ def test_the_projected_log_is_the_live_one(definition: dict[str, Any], data: st.
                 continue
             match data.draw(st.sampled_from(["result", "result", "failure", "retry", "cancelled"])):
                 case "result":
-                    run.succeed(ordinal, data.draw(st.sampled_from([b'{"n": 1.10}', b"{}"])))
+                    result = data.draw(st.sampled_from([b'{"n": 1.10}', b"{}"]))
+                    run.succeed(ordinal, result, **data.draw(PEERS), **data.draw(REVISIONS))
                 case "failure":
-                    run.fail(ordinal, call_failure(retryable=False))
+                    facts = {**data.draw(PEERS), **data.draw(REVISIONS), **data.draw(STATUSES)}
+                    run.fail(ordinal, call_failure(retryable=False, **facts))
                 case "retry":
                     run.fail(ordinal, call_failure(retry_after=data.draw(st.sampled_from([0, 3, 11]))))
                 case _:

@@ -1,0 +1,205 @@
+"""A subscription to what a server changes: told, gathered for a moment, to the workflow that keeps its catalog.
+
+Owns one subscription and its renewal. Nothing that was missed between two of them is told again, so that the workflow
+hears that something may have been.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from temporalio import activity
+from temporalio.common import RawValue
+from temporalio.service import RPCError, RPCStatusCode
+
+from openwop_mcp import failures, jsontext
+from openwop_mcp.client import CallOptions, McpClient, Notice
+from openwop_mcp.effects.decide import RetryPolicy
+from openwop_mcp.effects.delivery import Delivery
+from openwop_mcp.errors import McpError, TimeLimitError
+from openwop_mcp.failures import json_payload
+
+from .beat import Beat
+from .perform import Calls
+
+__all__ = ("LISTEN", "ListenRequest", "listen_activities")
+
+LISTEN = "mcp.listen"
+"""Activity type; persisted in histories, so never renamed."""
+
+METHOD = "subscriptions/listen"
+ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
+
+GATHER = 0.25
+"""Seconds that changes are gathered before they are told: servers announce several at once, and each signal is an event
+in the workflow's history."""
+
+MAX_GATHERED = 500
+"""Changes told one by one; of more the workflow hears that it has missed some, and reads anew what matters."""
+
+FIRST_WAIT = 1.0
+"""Seconds before a subscription that ended is renewed, doubled each time until it holds again."""
+
+LONGEST_WAIT = 60.0
+"""Seconds between two tries at most: so long a server's return may go unnoticed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListenRequest:
+    """What to listen to, and who is told.
+
+    Attributes:
+        server_id: The server, by its id in the settings.
+        notifications: JSON text of the filter (MCP 2026-07-28, subscriptions).
+        workflow_id: The workflow that is told.
+        signal: The signal that tells it: ``{"serverId", "changes": [{"method", "uri"?}], "missed"}``.
+        tenant: Tenant of the caller; None means the worker's own.
+    """
+
+    server_id: str
+    notifications: bytes
+    workflow_id: str
+    signal: str
+    tenant: str | None = None
+
+    def encode(self) -> bytes:
+        """JSON text, the filter in it byte for byte."""
+        members = {"serverId": self.server_id, "workflowId": self.workflow_id, "signal": self.signal}
+        tenant = [] if self.tenant is None else [("tenant", jsontext.encode(self.tenant))]
+        return jsontext.build(
+            [
+                *((key, jsontext.encode(value)) for key, value in members.items()),
+                ("notifications", self.notifications),
+                *tenant,
+            ]
+        )
+
+    @classmethod
+    def decode(cls, data: bytes) -> ListenRequest:
+        """Read what :meth:`encode` wrote; unknown members are ignored, as they come from a newer workflow."""
+        found = dict(jsontext.members(data))
+        return cls(
+            jsontext.decode(found["serverId"]),
+            found["notifications"],
+            jsontext.decode(found["workflowId"]),
+            jsontext.decode(found["signal"]),
+            jsontext.decode(found["tenant"]) if "tenant" in found else None,
+        )
+
+
+def listen_activities(calls: Calls) -> Sequence[Callable[..., Any]]:
+    """The activity, bound to the calls of one worker.
+
+    It ends when it is cancelled, when nobody is there to be told, or with a failure that another try would not mend.
+    """
+
+    @activity.defn(name=LISTEN)
+    async def listen(request: RawValue) -> None:
+        asked = ListenRequest.decode(request.payload.data)
+
+        def record() -> bytes:
+            return jsontext.encode(
+                {"delivery": Delivery.UNKNOWN.value, "repeatSafe": True, "serverId": asked.server_id, "method": METHOD}
+            )
+
+        try:
+            client = calls.client(asked.server_id, asked.tenant)
+            async with Beat(record, grace=0) as beat:
+                await beat.hold(_Subscription(client, asked).keep())
+        except McpError as error:
+            raise failures.write(
+                error, repeat_safe=True, policy=RetryPolicy(), serverId=asked.server_id, method=METHOD
+            ) from None
+
+    return [listen]
+
+
+class _ListenerGoneError(Exception):
+    """The workflow that was to be told has ended."""
+
+
+class _Subscription:
+    """One subscription, renewed for as long as someone wants to hear."""
+
+    def __init__(self, client: McpClient, asked: ListenRequest) -> None:
+        self._client = client
+        self._asked = asked
+        self._handle = activity.client().get_workflow_handle(asked.workflow_id)
+        self._changes: dict[tuple[str, str | None], None] = {}
+        self._missed = False
+        self._failed = 0
+        self._renewed = False
+        self._due = asyncio.Event()
+
+    async def keep(self) -> None:
+        """Listen until the workflow is gone."""
+        telling = asyncio.ensure_future(self._tell())
+        listening = asyncio.ensure_future(self._listen())
+        try:
+            done, _ = await asyncio.wait({telling, listening}, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        except _ListenerGoneError:
+            return
+        finally:
+            for task in (telling, listening):
+                task.cancel()
+            await asyncio.wait({telling, listening})
+
+    async def _listen(self) -> None:
+        options = CallOptions(on_notice=self._hear, tenant=self._asked.tenant or "")
+        while True:
+            try:
+                await self._client.listen(self._asked.notifications, options)
+            except McpError as error:
+                if not error.retryable:
+                    raise
+                if not (isinstance(error, TimeLimitError) and error.limit == "total"):
+                    self._failed += 1
+            self._renewed = True
+            await asyncio.sleep(_wait(self._failed))
+
+    def _hear(self, notice: Notice) -> None:
+        if notice.method == ACKNOWLEDGED:
+            self._failed = 0
+            self._missed |= self._renewed
+            if not self._renewed:
+                return
+        elif len(self._changes) >= MAX_GATHERED:
+            self._missed = True
+        else:
+            uri = jsontext.member(notice.params, "uri")
+            told = jsontext.decode(uri) if uri is not None and jsontext.kind(uri) == "string" else None
+            self._changes[notice.method, told] = None
+        self._due.set()
+
+    async def _tell(self) -> None:
+        while True:
+            await self._due.wait()
+            await asyncio.sleep(GATHER)
+            self._due.clear()
+            changes, self._changes = self._changes, {}
+            missed, self._missed = self._missed, False
+            told = {
+                "serverId": self._asked.server_id,
+                "changes": [{"method": method, **({} if uri is None else {"uri": uri})} for method, uri in changes],
+                "missed": missed,
+            }
+            try:
+                await self._handle.signal(self._asked.signal, RawValue(json_payload(jsontext.encode(told))))
+            except RPCError as error:
+                if error.status is RPCStatusCode.NOT_FOUND:
+                    raise _ListenerGoneError from None
+                # Temporal is out of reach: what was to be told counts as missed, and is told when it is back.
+                self._missed = True
+                self._due.set()
+
+
+def _wait(failed: int) -> float:
+    """Seconds until the next try: longer after each failure, and never the same for all who lost the same server."""
+    longest = min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** min(failed, 10))
+    return longest * random.uniform(0.5, 1.0)  # noqa: S311 - a spread, no secret

@@ -1,0 +1,195 @@
+"""What a server changes reaches a workflow as a signal: gathered, renewed, and never silently missed."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from temporalio import workflow
+from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
+from temporalio.common import RawValue, RetryPolicy
+from temporalio.exceptions import ActivityError, ApplicationError
+from temporalio.worker import Worker
+
+from activities import LISTEN, ListenRequest, listen
+from openwop_mcp import jsontext
+from openwop_mcp.failures import json_payload
+from tests.support.fake_server import FakeServer, Reply, Request, error_reply, modern
+from tests.support.mcp_client import stream_reply
+from tests.support.pack import SERVER, pack_worker, settings_for
+
+FILTER = b'{"toolsListChanged":true,"resourceSubscriptions":["a://1"]}'
+
+
+@workflow.defn(sandboxed=False)
+class Listener:
+    """Listens until it was told `wanted` times; gives back what it was told."""
+
+    def __init__(self) -> None:
+        self.told: list[bytes] = []
+
+    @workflow.signal
+    def changed(self, change: RawValue) -> None:
+        self.told.append(change.payload.data)
+
+    @workflow.run
+    async def run(self, queue: str, wanted: int) -> list[str]:
+        request = ListenRequest(SERVER, FILTER, workflow.info().workflow_id, "changed")
+        listening = workflow.start_activity(
+            LISTEN,
+            RawValue(json_payload(request.encode())),
+            task_queue=queue,
+            start_to_close_timeout=timedelta(days=1),
+            heartbeat_timeout=timedelta(seconds=5),
+            retry_policy=RetryPolicy(maximum_attempts=1),
+        )
+        heard = asyncio.ensure_future(workflow.wait_condition(lambda: len(self.told) >= wanted))
+        await workflow.wait([heard, listening], return_when=asyncio.FIRST_COMPLETED)
+        if not heard.done():
+            await listening
+        listening.cancel()
+        return [told.decode() for told in self.told]
+
+
+def _note(request: Request, method: str, **params: Any) -> bytes:
+    meta = {"io.modelcontextprotocol/subscriptionId": request.json["id"]}
+    message = {"jsonrpc": "2.0", "method": method, "params": {**params, "_meta": meta}}
+    return b"data: %b\n\n" % jsontext.encode(message)
+
+
+def _acknowledged(request: Request) -> bytes:
+    return _note(request, "notifications/subscriptions/acknowledged", notifications={"toolsListChanged": True})
+
+
+def _changed(request: Request) -> bytes:
+    return _note(request, "notifications/tools/list_changed")
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listen, "FIRST_WAIT", 0.02)
+
+
+async def _started(client: Client, queue: str, wanted: int) -> WorkflowHandle[Any, list[str]]:
+    return await client.start_workflow(
+        Listener.run, args=[queue, wanted], id=f"listener-{uuid.uuid4().hex}", task_queue=f"author-{queue}"
+    )
+
+
+async def _heard(client: Client, server: FakeServer, wanted: int) -> list[Any]:
+    async with (
+        pack_worker(client, settings_for(server.url)) as pack,
+        Worker(client, task_queue=f"author-{pack.task_queue}", workflows=[Listener]),
+    ):
+        handle = await _started(client, pack.task_queue, wanted)
+        return [jsontext.decode(told.encode()) for told in await asyncio.wait_for(handle.result(), 20)]
+
+
+def _listening(*streams: Any) -> Any:
+    """A server whose subscriptions go like these, one after the other; the last stays open."""
+    left = list(streams)
+
+    def answer(request: Request) -> Reply:
+        make = left.pop(0) if len(left) > 1 else left[0]
+        return make(request)
+
+    return modern({"subscriptions/listen": answer})
+
+
+async def test_changes_that_come_together_are_told_in_one_signal(client: Client) -> None:
+    def stream(request: Request) -> Reply:
+        updated = _note(request, "notifications/resources/updated", uri="a://1")
+        return stream_reply(_acknowledged(request), _changed(request), updated, _changed(request), stall="body")
+
+    async with FakeServer(_listening(stream)) as server:
+        (told,) = await _heard(client, server, 1)
+        (request,) = server.requests
+    assert told == {
+        "serverId": SERVER,
+        "changes": [
+            {"method": "notifications/tools/list_changed"},
+            {"method": "notifications/resources/updated", "uri": "a://1"},
+        ],
+        "missed": False,
+    }
+    assert jsontext.pointer(request.body, ["params", "notifications"]) == FILTER
+
+
+async def test_a_subscription_that_ends_is_renewed_and_says_that_something_may_have_been_missed(client: Client) -> None:
+    def cut(request: Request) -> Reply:
+        return stream_reply(_acknowledged(request))
+
+    def again(request: Request) -> Reply:
+        return stream_reply(_acknowledged(request), stall="body")
+
+    async with FakeServer(_listening(cut, again)) as server:
+        (told,) = await _heard(client, server, 1)
+    assert told == {"serverId": SERVER, "changes": [], "missed": True}
+
+
+async def test_notifications_of_another_subscription_are_not_told(client: Client) -> None:
+    def stream(request: Request) -> Reply:
+        foreign = _changed(request).replace(b'subscriptionId":%d' % request.json["id"], b'subscriptionId":"other"')
+        own = _note(request, "notifications/prompts/list_changed")
+        return stream_reply(_acknowledged(request), foreign, own, stall="body")
+
+    async with FakeServer(_listening(stream)) as server:
+        (told,) = await _heard(client, server, 1)
+    assert [change["method"] for change in told["changes"]] == ["notifications/prompts/list_changed"]
+
+
+async def test_a_server_without_subscriptions_is_a_failure_and_no_circle(client: Client) -> None:
+    def refuse(request: Request) -> Reply:
+        return error_reply(request, -32601, "no such method", status=404)
+
+    async with FakeServer(_listening(refuse)) as server:
+        with pytest.raises(WorkflowFailureError) as caught:
+            await _heard(client, server, 1)
+        assert len(server.requests) == 1
+    cause = caught.value.cause
+    assert isinstance(cause, ActivityError)
+    assert isinstance(cause.cause, ApplicationError)
+    assert cause.cause.type == "mcp_error"
+
+
+async def test_to_stop_listening_closes_the_stream(client: Client) -> None:
+    asked = asyncio.Event()
+
+    def stream(request: Request) -> Reply:
+        asked.set()
+        return stream_reply(_acknowledged(request), stall="body")
+
+    async with (
+        FakeServer(_listening(stream)) as server,
+        pack_worker(client, settings_for(server.url)) as pack,
+        Worker(client, task_queue=f"author-{pack.task_queue}", workflows=[Listener]),
+    ):
+        handle = await _started(client, pack.task_queue, 1)
+        async with asyncio.timeout(20):
+            await asked.wait()
+            await handle.cancel()
+            await server.closed[1].wait()
+
+
+async def test_when_the_listener_is_gone_the_subscription_ends(client: Client) -> None:
+    asked, proceed = asyncio.Event(), asyncio.Event()
+
+    async def wait_then_change(request: Request) -> Reply:
+        asked.set()
+        await proceed.wait()
+        return stream_reply(_acknowledged(request), _changed(request), stall="body")
+
+    async with (
+        FakeServer(modern({"subscriptions/listen": wait_then_change})) as server,
+        pack_worker(client, settings_for(server.url)) as pack,
+        Worker(client, task_queue=f"author-{pack.task_queue}", workflows=[Listener]),
+    ):
+        handle = await _started(client, pack.task_queue, 1)
+        async with asyncio.timeout(20):
+            await asked.wait()
+            await handle.terminate()
+            proceed.set()
+            await server.closed[1].wait()
