@@ -36,7 +36,7 @@ from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
 
 from openwop_mcp import jsontext, terminal
 from openwop_mcp.calls import MAX_CALL_BYTES
-from openwop_mcp.config import DEFAULT_FILE, TOOLS_COMMANDS, Settings, SettingsError, load
+from openwop_mcp.config import DEFAULT_FILE, TOOLS_COMMANDS, Server, Settings, SettingsError, load
 from openwop_mcp.embedded import EmbeddedTemporalError, embedded_temporal
 from openwop_mcp.errors import McpError, UnknownServerError
 from openwop_mcp.nodes import REGISTRY
@@ -318,10 +318,12 @@ def health_command(
 
     settings = settings_of(config)
     reason: McpError | None = None
+    older: str | None = None
 
     async def ask(client: McpClient) -> Exchange:
-        nonlocal reason
+        nonlocal reason, older
         answer, reason = await probe(client)
+        older = client.older_revision
         return answer
 
     answer = run_async(with_server(settings, server, ask, config))
@@ -330,10 +332,34 @@ def health_command(
         print_json(answer.raw)
     else:
         print_text(f"{server} is {state}")
-    if reason is not None:
+    if older is not None:
+        complain(f"it is called at MCP {older}, which its minimum_revision allows")
+    elif reason is not None:
         complain(str(reason))
-    if state != "reachable":
+    if state != "reachable" and older is None:
         raise typer.Exit(1)
+
+
+@app.command("login")
+def login_command(
+    server: Annotated[str, typer.Argument(help="A server id of the settings.")],
+    port: Annotated[int, typer.Option(help="Port of this machine to come back to; default a free one.")] = 0,
+    config: Config = None,
+) -> None:
+    """Log in at a server's authorization server; workers of this machine and user then call it in your name."""
+    from openwop_mcp.client import log_in
+
+    settings = settings_of(config)
+    found = configured(settings, server, config)
+
+    def show(url: str) -> None:
+        complain("open this in a browser of this machine:")
+        print_text(url)
+
+    login = run_async(log_in(server, found, environ=os.environ, show=show, port=port))
+    scopes = f", scopes {' '.join(login.scopes)}" if login.scopes else ""
+    ends = "" if login.renewable else "; it cannot be renewed, so that you have to log in again when it ends"
+    complain(f"logged in to {server}: issuer {login.issuer}, client {login.client_id}{scopes}{ends}")
 
 
 @tools.command("list")
@@ -589,6 +615,19 @@ def workflow_class(name: str) -> type:
     return found
 
 
+def configured(settings: Settings, server_id: str, config: str | None) -> Server:
+    """The settings of a server.
+
+    Raises:
+        CommandError: There is none of that id.
+    """
+    server = settings.server(server_id, settings.worker.tenant)
+    if server is None:
+        unknown = UnknownServerError(server_id)
+        raise CommandError(f"{unknown}{no_file(config)}", code=unknown.code)
+    return server
+
+
 async def with_server(
     settings: Settings, server_id: str, ask: Callable[[McpClient], Awaitable[Exchange]], config: str | None
 ) -> Verbatim:
@@ -597,10 +636,7 @@ async def with_server(
     from activities.perform import CLIENT_INFO
     from openwop_mcp.client import Clients
 
-    server = settings.server(server_id, settings.worker.tenant)
-    if server is None:
-        unknown = UnknownServerError(server_id)
-        raise CommandError(f"{unknown}{no_file(config)}", code=unknown.code)
+    server = configured(settings, server_id, config)
     alone = settings.model_copy(update={"servers": {server_id: server}})
     async with Clients(alone, client_info=CLIENT_INFO, environ=os.environ) as clients:
         return Verbatim((await ask(clients[server_id])).result)

@@ -1,7 +1,7 @@
 """JSON Schema checks of arguments and structured results: sound, unsound, or not checked and why.
 
-Owns a bounded evaluator of dialects 2020-12 and draft-07 over exact numbers. Knows no network, no tool and nobody who
-acts on a verdict; a schema and an instance come from a server and may be hostile.
+Owns the guards around the ``jsonschema`` library, of dialects 2020-12 and draft-07: bounds, RE2 for patterns, exact
+numbers. Knows no network, no tool and nobody who acts on a verdict; schema and instance may be hostile.
 """
 
 from __future__ import annotations
@@ -11,13 +11,16 @@ import functools
 import json
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NoReturn
 from urllib.parse import urlsplit
 
 import re2
+from jsonschema import Draft7Validator, Draft202012Validator, ValidationError
+from jsonschema.exceptions import UnknownType
+from jsonschema.validators import extend
 from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
 from referencing import Registry
 from referencing.exceptions import Unresolvable
@@ -35,13 +38,16 @@ MAX_INSTANCE_BYTES: Final = 4 * 1024 * 1024
 """What decodes in about a tenth of a second; larger results are data, not structure."""
 
 MAX_DEPTH: Final = 64
-"""Levels of schema or instance. The evaluator recurses, and this many levels fit in Python's default stack."""
+"""Levels of schema or instance. The library recurses, and this many levels fit in Python's default stack."""
 
-MAX_SUBSCHEMAS: Final = 5000
-"""More than any sound tool has, and walked in a few milliseconds."""
+MAX_OBJECTS: Final = 5000
+"""Objects in a schema: more than any sound tool has."""
 
 MAX_SECONDS: Final = 0.5
-"""Processor time for one check: the worker's event loop must not notice a hostile schema for longer."""
+"""Processor time to read a schema, and again to check by it: what a worker's event loop can bear."""
+
+MAX_UNEVALUATED: Final = 256
+"""Elements of an array under ``unevaluatedItems``, for which the library lists the index of each, again and again."""
 
 MAX_PATTERN_WORK: Final = 100_000_000
 """Instructions of a pattern times bytes of a text: about a second of RE2 at its worst, which nothing interrupts."""
@@ -53,16 +59,13 @@ PATTERNS_KEPT: Final = 256
 """Compiled patterns kept: 64 MB at the most, in practice a hundredth of it."""
 
 MAX_DIGITS: Final = 4300
-"""Digits of a number that is divided; Python's own limit for numbers as text, for the same reason."""
+"""Digits of an integer that stays one; Python's own limit for numbers as text, for the same reason."""
 
 SCHEMAS_KEPT: Final = 64
 """Compiled schemas kept: a busy worker's tools; at the largest size allowed about 200 MB, in practice a few."""
 
 MAX_PATH: Final = 256
 """Characters of a path; past them the nearest ancestor that fits is named."""
-
-DIALECTS: Final = {"json-schema.org/draft/2020-12/schema": DRAFT202012, "json-schema.org/draft-07/schema": DRAFT7}
-"""What ``$schema`` may name, without scheme and empty fragment; 2020-12 is MCP's default (basic, JSON Schema usage)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,40 +90,106 @@ def check(schema: bytes, instance: bytes) -> Verdict:
     """
     compiled = _compile(schema)
     if isinstance(compiled, str):
-        return Verdict("unchecked", reason=f"the schema {compiled}")
+        return Verdict("unchecked", reason=compiled)
     try:
-        value = _load(instance, MAX_INSTANCE_BYTES)
-        fault = compiled.find_fault(value)
-    except _GivenUpError as given_up:
-        return Verdict("unchecked", reason=f"the value {given_up}")
+        fault = _fault(*compiled, _load("value", instance, MAX_INSTANCE_BYTES))
     except _UNUSABLE as error:
-        return Verdict("unchecked", reason=f"the schema {_told(error)}")
-    return Verdict("ok") if fault is None else Verdict("mismatch", fault.shown_path, fault.reason)
+        return Verdict("unchecked", reason=_told(error))
+    return Verdict("mismatch", *fault) if fault else Verdict("ok")
 
 
 class _GivenUpError(Exception):
-    """Why there will be no verdict; the message goes on after 'the schema' or 'the value'."""
+    """Why there will be no verdict."""
 
 
-# --- texts and numbers ------------------------------------------------------------------------------------------------
+_UNUSABLE = (
+    _GivenUpError, RecursionError, Unresolvable, UnknownType, ValueError, TypeError, AttributeError, LookupError
+)  # fmt: skip
+"""What ends a check: guards by the first, and the libraries by the others, for hostile identifiers and references."""
 
 
-def _load(data: bytes, limit: int) -> Any:
-    """Decode exactly: every number is an int or a Decimal. Refuse what is too large or too deep."""
+def _told(error: Exception) -> str:
+    if isinstance(error, _GivenUpError):
+        return str(error)
+    if isinstance(error, RecursionError):
+        return "the schema refers to itself, or on and on"
+    if isinstance(error, Unresolvable):
+        return f"the schema refers to {_shown_reference(error.ref)}, which is not in it and is not fetched"
+    return "the schema has an identifier or a reference that cannot be read"
+
+
+def _shown_reference(reference: str) -> str:
+    """The place alone: the rest of an address may hold a key."""
+    try:
+        parts = urlsplit(reference)
+    except ValueError:
+        return "an address that cannot be read"
+    return excerpt(_bytes(f"{parts.scheme}://{parts.hostname or ''}/…" if parts.scheme else reference))
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+# --- time, and texts whose every walk takes some ----------------------------------------------------------------------
+
+_ends: ContextVar[float] = ContextVar("_ends")
+"""Where this thread's processor time must not be gone past."""
+
+
+def _tick() -> None:
+    if time.thread_time() > _ends.get():
+        raise _GivenUpError(f"the check takes more than {MAX_SECONDS:g} s")
+
+
+class _Object(dict[str, Any]):
+    """The library asks a schema for its items with each value, and walks through values: both count here."""
+
+    __slots__ = ()
+
+    def __iter__(self) -> Iterator[str]:
+        return _ticking(super().__iter__())
+
+    def items(self) -> Any:
+        _tick()
+        return super().items()
+
+
+class _Array(list[Any]):
+    __slots__ = ()
+
+    def __iter__(self) -> Iterator[Any]:
+        return _ticking(super().__iter__())
+
+
+def _ticking(steps: Iterator[Any]) -> Iterator[Any]:
+    for step in steps:
+        _tick()
+        yield step
+
+
+def _load(what: str, data: bytes, limit: int) -> Any:
+    """Decode exactly, every number to an int or a Decimal, and start the clock. Refuse what is too large or deep."""
+    _ends.set(time.thread_time() + MAX_SECONDS)
     if len(data) > limit:
-        raise _GivenUpError(f"has {len(data)} bytes, over the {limit} that are checked")
+        raise _GivenUpError(f"the {what} has {len(data)} bytes, over the {limit} that are checked")
     try:
         value = json.loads(data.decode(), parse_float=BigNumber, parse_int=_integer, parse_constant=_no_constant)
+        return _counted(value, MAX_DEPTH)
     except ValueError:
-        raise _GivenUpError("is not JSON") from None
+        raise _GivenUpError(f"the {what} is not JSON") from None
     except RecursionError:
-        raise _GivenUpError(f"is nested deeper than {MAX_DEPTH} levels") from None
-    level = [value]
-    for _ in range(MAX_DEPTH + 1):
-        if not level:
-            return value
-        level = [child for holder in level for child in _children(holder)]
-    raise _GivenUpError(f"is nested deeper than {MAX_DEPTH} levels")
+        raise _GivenUpError(f"the {what} is nested deeper than {MAX_DEPTH} levels") from None
+
+
+def _counted(value: Any, room: int) -> Any:
+    if not isinstance(value, dict | list):
+        return value
+    if not room:
+        raise RecursionError
+    if isinstance(value, dict):
+        return _Object((name, _counted(member, room - 1)) for name, member in value.items())
+    return _Array(_counted(element, room - 1) for element in value)
 
 
 def _integer(text: str) -> int | BigNumber:
@@ -131,52 +200,7 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(name)
 
 
-def _children(value: Any) -> Sequence[Any]:
-    if isinstance(value, dict):
-        return list(value.values())
-    return value if isinstance(value, list) else ()
-
-
-def _is_integer(value: Any) -> bool:
-    if isinstance(value, decimal.Decimal):
-        return value == value.to_integral_value()
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | decimal.Decimal) and not isinstance(value, bool)
-
-
-def _is_multiple(value: int | decimal.Decimal, of: int | decimal.Decimal) -> bool:
-    """Divide exactly, and never write out what an exponent stands for."""
-    (number, power), (divisor, divisor_power) = _scaled(value), _scaled(of)
-    shift = power - divisor_power
-    if shift >= 0:
-        return number * pow(10, shift, divisor) % divisor == 0
-    # A number with fewer digits than that is divisible by no such power of ten, unless it is zero.
-    return number == 0 or (-shift <= MAX_DIGITS and number % (divisor * 10**-shift) == 0)
-
-
-def _scaled(value: int | decimal.Decimal) -> tuple[int, int]:
-    _, digits, exponent = decimal.Decimal(value).as_tuple()
-    if len(digits) > MAX_DIGITS:
-        raise _GivenUpError(f"has a number of more than {MAX_DIGITS} digits to divide")
-    assert isinstance(exponent, int)
-    return int(decimal.Decimal((0, digits, 0))), exponent
-
-
-def _frozen(value: Any) -> Any:
-    """Make a value that is hashable and equal exactly where JSON Schema says so: 1 and 1.0 are, 1 and true are not."""
-    if isinstance(value, dict):
-        return "object", frozenset((name, _frozen(member)) for name, member in value.items())
-    if isinstance(value, list):
-        return "array", *map(_frozen, value)
-    return ("boolean", value) if isinstance(value, bool) else value
-
-
-# --- patterns ---------------------------------------------------------------------------------------------------------
-
-_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
+# --- keywords that the library does not take from strangers, or not exactly -------------------------------------------
 
 
 @functools.lru_cache(PATTERNS_KEPT)
@@ -193,152 +217,165 @@ def _pattern(text: str) -> Any:
     try:
         return re2.compile(spelled.encode(), options)
     except (re2.error, UnicodeEncodeError):
-        raise _GivenUpError(f"has a pattern that RE2 does not take: {excerpt(_bytes(text))}") from None
+        raise _GivenUpError(f"the schema has a pattern that RE2 does not take: {excerpt(_bytes(text))}") from None
+
+
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
 
 
 def _matches(pattern: str, text: str) -> bool:
+    _tick()
     compiled, data = _pattern(pattern), _bytes(text)
     if compiled.programsize * len(data) > MAX_PATTERN_WORK:
-        raise _GivenUpError("has a text too long for the pattern it must match")
+        raise _GivenUpError("the value has a text too long for the pattern it must match")
     return compiled.search(data) is not None
 
 
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
+def _matching(_validator: Any, pattern: str, value: Any, _schema: Any) -> Iterator[ValidationError]:
+    if isinstance(value, str) and not _matches(pattern, value):
+        yield ValidationError("")
 
 
-# --- schemas ----------------------------------------------------------------------------------------------------------
+def _pattern_properties(validator: Any, schemas: Any, value: Any, _schema: Any) -> Iterator[ValidationError]:
+    for pattern, schema in schemas.items() if isinstance(value, dict) else ():
+        yield from _members(validator, value, schema, (name for name in value if _matches(pattern, name)))
 
 
-@functools.lru_cache(SCHEMAS_KEPT)
-def _compile(data: bytes) -> _Compiled | str:
-    """Read a schema and vouch for it: or say what it is that keeps it from being used."""
+def _additional_properties(validator: Any, schema: Any, value: Any, around: Any) -> Iterator[ValidationError]:
+    if isinstance(value, dict):
+        known, patterns = around.get("properties", ()), around.get("patternProperties", ())
+        rest = (name for name in value if name not in known and not any(_matches(p, name) for p in patterns))
+        yield from _members(validator, value, schema, rest)
+
+
+def _members(validator: Any, value: Any, schema: Any, names: Iterable[str]) -> Iterator[ValidationError]:
+    for name in names:
+        for error in validator.descend(value[name], schema, path=name):
+            if schema is False:  # where the library leaves out the last step
+                error.path.append(name)
+            yield error
+
+
+def _unique_items(_validator: Any, wanted: bool, value: Any, _schema: Any) -> Iterator[ValidationError]:
+    if wanted and isinstance(value, list) and len({_frozen(item) for item in value}) < len(value):
+        yield ValidationError("")
+
+
+def _frozen(value: Any) -> Any:
+    """Make a value that is hashable and equal exactly where JSON Schema says so: 1 and 1.0 are, 1 and true are not."""
+    if isinstance(value, dict):
+        return "object", frozenset((name, _frozen(member)) for name, member in value.items())
+    if isinstance(value, list):
+        return "array", *map(_frozen, value)
+    return ("boolean", value) if isinstance(value, bool) else value
+
+
+def _multiple_of(_validator: Any, divisor: Any, value: Any, _schema: Any) -> Iterator[ValidationError]:
+    if not _is_number(None, value):
+        return
     try:
-        return _judged(_load(data, MAX_SCHEMA_BYTES))
-    except _GivenUpError as given_up:
-        return str(given_up)
-    except _UNUSABLE as error:
-        return _told(error)
+        rest = _EXACT.remainder(decimal.Decimal(value), decimal.Decimal(divisor))
+    except decimal.InvalidOperation:
+        raise _GivenUpError(f"the value has a number of more than {_EXACT.prec} digits to divide") from None
+    if rest:
+        yield ValidationError("")
 
 
-_UNUSABLE = (RecursionError, Unresolvable, ValueError, TypeError, AttributeError, LookupError)
-"""What the resolver raises: by its contract, and for hostile identifiers and references."""
+_EXACT = decimal.Context(
+    prec=2 * MAX_DIGITS, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN, traps=[decimal.InvalidOperation]
+)
+"""Remainders are exact as long as the quotient has no more digits than that."""
 
 
-def _told(error: Exception) -> str:
-    if isinstance(error, RecursionError):
-        return "refers to itself, or on and on"
-    if isinstance(error, Unresolvable):
-        return f"refers to {_shown_reference(error.ref)}, which is not in it and is not fetched"
-    return "has an identifier or a reference that cannot be read"
+def _is_number(_checker: object, value: Any) -> bool:
+    return isinstance(value, int | decimal.Decimal) and not isinstance(value, bool)
 
 
-def _judged(schema: Any) -> _Compiled:
-    dialect = _dialect(schema, DRAFT202012)
-    meta = REGISTRY.contents(_METASCHEMAS[dialect])
-    fault = _Compiled(meta, REGISTRY.resolver(_METASCHEMAS[dialect]), dialect, collects=False).find_fault(schema)
-    if fault is not None:
-        raise _GivenUpError(f"is not valid at '{fault.shown_path}': {fault.reason}")
-    root = dialect.create_resource(schema)
-    base = root.id() or ""
-    # Crawled once: an anchor that is looked up in a registry that is not has it crawled every time.
-    resolver: Any = Registry().with_resource(base, root).crawl().resolver(base)
-    return _Compiled(schema, resolver, dialect, collects=_survey(root, resolver, dialect))
+def _is_integer(_checker: object, value: Any) -> bool:
+    return _is_number(None, value) and (isinstance(value, int) or value == value.to_integral_value())
 
 
-_METASCHEMAS = {
-    DRAFT202012: "https://json-schema.org/draft/2020-12/schema",
-    DRAFT7: "http://json-schema.org/draft-07/schema",
+def _is_boolean(_checker: object, value: Any) -> bool:
+    # Asked with each step of the library's search for what was evaluated, which calls no keyword for a reference.
+    _tick()
+    return isinstance(value, bool)
+
+
+# --- the library, guarded ---------------------------------------------------------------------------------------------
+
+
+def _guarded(keyword: str, rule: Callable[..., Iterable[ValidationError]]) -> Callable[..., Iterable[ValidationError]]:
+    """Count a keyword's time, and keep the first of its errors, without the message: that holds the value."""
+
+    def guarded(validator: Any, argument: Any, value: Any, schema: Any) -> Iterable[ValidationError]:
+        _tick()
+        if keyword == "unevaluatedItems" and isinstance(value, list) and len(value) > MAX_UNEVALUATED:
+            raise _GivenUpError(f"the value has over {MAX_UNEVALUATED} elements where {keyword} is asked")
+        error = next(iter(rule(validator, argument, value, schema)), None)
+        if error is None:
+            return ()
+        error.message, error.args = "", ()
+        error.validator = error.validator or keyword
+        return (error,)
+
+    return guarded
+
+
+_OWN: Mapping[str, Callable[..., Iterable[ValidationError]]] = {
+    "pattern": _matching,
+    "patternProperties": _pattern_properties,
+    "additionalProperties": _additional_properties,
+    "uniqueItems": _unique_items,
+    "multipleOf": _multiple_of,
 }
 
 
-def _dialect(schema: Any, default: Any) -> Any:
-    named = schema.get("$schema") if isinstance(schema, dict) else None
-    if named is None:
-        return default
-    found = DIALECTS.get(re.sub(r"^https?://|#$", "", named)) if isinstance(named, str) else None
-    if found is None:
-        shown = excerpt(_bytes(named)) if isinstance(named, str) else "no text"
-        raise _GivenUpError(f"is of a dialect that is not known here: {shown}")
-    return found
+def _validator(library: Any) -> Any:
+    rules = {keyword: _guarded(keyword, rule) for keyword, rule in {**library.VALIDATORS, **_OWN}.items()}
+    types = library.TYPE_CHECKER.redefine_many({"number": _is_number, "integer": _is_integer, "boolean": _is_boolean})
+    return extend(library, rules, type_checker=types)({}, registry=Registry())
 
 
-def _survey(root: Any, resolver: Any, dialect: Any) -> bool:
-    """Look at every subschema that can be reached; tell whether any asks what others left unevaluated.
+_VALIDATORS = {DRAFT202012: _validator(Draft202012Validator), DRAFT7: _validator(Draft7Validator)}
 
-    Raises:
-        Unresolvable: if a reference leads out of the schema.
-        _GivenUpError: if there are too many, one is of another dialect, or one has a pattern that cannot be used.
-    """
-    collects = False
-    clock = _Clock()
-    seen: set[int] = set()
-    waiting = [(root, resolver, False)]
-    while waiting:
-        resource, around, enter = waiting.pop()
-        contents = resource.contents
-        if not isinstance(contents, dict) or id(contents) in seen:
-            continue
-        seen.add(id(contents))
-        if len(seen) > MAX_SUBSCHEMAS:
-            raise _GivenUpError(f"has more than {MAX_SUBSCHEMAS} subschemas")
-        if _dialect(contents, dialect) is not dialect:
-            raise _GivenUpError("mixes dialects")
-        inside = around.in_subresource(resource) if enter else around
-        patterns = [contents["pattern"]] if "pattern" in contents else []
-        for pattern in (*patterns, *contents.get("patternProperties", ())):
-            clock.tick()
-            _pattern(pattern)
-        collects |= not _LATE.isdisjoint(contents)
-        for keyword in ("$ref", "$dynamicRef"):
-            if keyword in contents:
-                clock.tick()
-                target = inside.lookup(contents[keyword])
-                waiting.append((dialect.create_resource(target.contents), target.resolver, False))
-        waiting.extend((inner, inside, True) for inner in resource.subresources())
-    return collects
+_METASCHEMAS = {DRAFT202012: "https://json-schema.org/draft/2020-12/", DRAFT7: "http://json-schema.org/draft-07/"}
+
+_META: Any = (
+    Registry()
+    .with_resources(
+        (
+            uri,
+            dialect.create_resource(
+                {name: REGISTRY.contents(uri)[name] for name in REGISTRY.contents(uri) if name != "$schema"}
+            ),
+        )
+        for dialect, base in _METASCHEMAS.items()
+        for uri in REGISTRY
+        if uri.startswith(base)
+    )
+    .crawl()
+)
+"""Without ``$schema``, by which the library would change from the guarded validator to its own."""
 
 
-def _shown_reference(reference: str) -> str:
-    """The place alone: the rest of an address may hold a key."""
-    try:
-        parts = urlsplit(reference)
-    except ValueError:
-        return "an address that cannot be read"
-    if parts.scheme:
-        reference = f"{parts.scheme}://{parts.hostname or ''}/…"
-    return excerpt(_bytes(reference))
-
-
-# --- evaluation -------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Fault:
-    path: tuple[str | int, ...]
-    keyword: str | None
-    argument: Any
-    missing: str | None
-
-    @property
-    def shown_path(self) -> str:
-        shown = ""
-        for step in self.path:
-            longer = f"{shown}/{str(step).replace('~', '~0').replace('/', '~1')}"
-            if len(longer) > MAX_PATH or not longer.isprintable():
-                break
-            shown = longer
-        return shown
-
-    @property
-    def reason(self) -> str:
-        if self.keyword is None:
-            return "nothing may stand here"
-        if self.missing is not None:
-            return f"lacks the required member {excerpt(_bytes(self.missing))}"
-        if self.keyword in _TOLD:
-            return f"breaks {self.keyword}: {excerpt(encode(self.argument))}"
-        return f"breaks {self.keyword}"
+def _fault(dialect: Any, schema: Any, resolver: Any, value: Any) -> tuple[str, str] | None:
+    """The first fault found, as the path and the reason of a verdict."""
+    error = next(_VALIDATORS[dialect].descend(value, schema, resolver=resolver), None)
+    if error is None:
+        return None
+    path = ""
+    for step in error.absolute_path:
+        longer = f"{path}/{str(step).replace('~', '~0').replace('/', '~1')}"
+        if len(longer) > MAX_PATH or not longer.isprintable():
+            break
+        path = longer
+    keyword, argument = error.validator, error.validator_value
+    if keyword is None:
+        return path, "nothing may stand here"
+    if keyword == "required":
+        missing = next(name for name in argument if name not in error.instance)
+        return path, f"lacks the required member {excerpt(_bytes(missing))}"
+    return path, f"breaks {keyword}: {excerpt(encode(argument))}" if keyword in _TOLD else f"breaks {keyword}"
 
 
 _TOLD = frozenset(
@@ -348,318 +385,81 @@ _TOLD = frozenset(
 """Keywords whose argument says what is wanted, and comes from the schema."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Compiled:
-    """A schema that may be used.
+# --- schemas ----------------------------------------------------------------------------------------------------------
 
-    Attributes:
-        collects: Whether what was evaluated must be known in full, for ``unevaluated*``.
+
+@functools.lru_cache(SCHEMAS_KEPT)
+def _compile(data: bytes) -> tuple[Any, Any, Any] | str:
+    """Read a schema and vouch for it: dialect, schema and resolver; or what keeps it from being used."""
+    try:
+        schema = _load("schema", data, MAX_SCHEMA_BYTES)
+        dialect = _dialect(schema)
+        _refuse_what_escapes(schema)
+        base = f"{_METASCHEMAS[dialect]}schema"
+        fault = _fault(dialect, _META.contents(base), _META.resolver(base), schema)
+        if fault:
+            return f"the schema is not valid at '{fault[0]}': {fault[1]}"
+        return dialect, schema, _survey(dialect.create_resource(schema))
+    except _UNUSABLE as error:
+        return _told(error)
+
+
+def _dialect(schema: Any) -> Any:
+    """Take the dialect's name off the schema. MCP's default is 2020-12 (basic, JSON Schema usage)."""
+    named = schema.pop("$schema", None) if isinstance(schema, dict) else None
+    if named is None:
+        return DRAFT202012
+    bare = re.sub(r"^https?|#$", "", named) if isinstance(named, str) else ""
+    for dialect, base in _METASCHEMAS.items():
+        if bare == f"{base}schema".partition(":")[1] + f"{base}schema".partition(":")[2]:
+            return dialect
+    shown = excerpt(_bytes(named)) if isinstance(named, str) else "no text"
+    raise _GivenUpError(f"the schema is of a dialect that is not known here: {shown}")
+
+
+def _refuse_what_escapes(schema: Any) -> None:
+    """Refuse what would make the library leave the guards, wherever it stands."""
+    names: set[str] = set()
+    objects, waiting = 0, [schema]
+    for value in waiting:
+        if isinstance(value, dict):
+            objects += 1
+            names.update(value)
+            if isinstance(value.get("$schema"), str):
+                raise _GivenUpError("the schema states a dialect inside")
+            waiting.extend(value.values())
+        elif isinstance(value, list):
+            waiting.extend(value)
+    if objects > MAX_OBJECTS:
+        raise _GivenUpError(f"the schema has more than {MAX_OBJECTS} objects")
+    if {"patternProperties", "unevaluatedProperties"} <= names:
+        # There the library matches names with Python's own regular expressions, which may take forever.
+        raise _GivenUpError("the schema has both patternProperties and unevaluatedProperties")
+
+
+def _survey(root: Any) -> Any:
+    """Look at every subschema that can be reached, and make the resolver of references within the schema.
+
+    Raises:
+        Unresolvable: if a reference leads out of the schema.
+        _GivenUpError: if a pattern cannot be used.
     """
-
-    schema: Any
-    resolver: Any
-    dialect: Any
-    collects: bool
-
-    def find_fault(self, value: Any) -> _Fault | None:
-        """Evaluate; the first fault found, or None.
-
-        Raises:
-            _GivenUpError: if it takes too long, or a number or a text is too long for what is asked of it.
-            RecursionError: if references go round, or too deep.
-        """
-        walk = _Walk(self)
-        walk.visit(self.schema, value, self.resolver, enter=False)
-        return walk.fault
-
-
-_NOTHING: frozenset[str | int] = frozenset()
-
-Evaluated = frozenset[str | int] | set[str | int]
-
-
-class _Clock:
-    """The processor time that one check may take."""
-
-    __slots__ = ("_end",)
-
-    def __init__(self) -> None:
-        self._end = time.thread_time() + MAX_SECONDS
-
-    def tick(self) -> None:
-        """End what takes too long. Called at least once for whatever a text can ask for many times."""
-        if time.thread_time() > self._end:
-            raise _GivenUpError(f"takes more than {MAX_SECONDS:g} s to check")
-
-
-class _Walk(_Clock):
-    """One evaluation: where it stands and what it found."""
-
-    __slots__ = ("_path", "_quiet", "collects", "dialect", "draft7", "fault", "rules")
-
-    def __init__(self, compiled: _Compiled) -> None:
-        super().__init__()
-        self.dialect = compiled.dialect
-        self.draft7 = compiled.dialect is DRAFT7
-        self.rules = _DRAFT7 if self.draft7 else _DRAFT202012
-        self.collects = compiled.collects
-        self.fault: _Fault | None = None
-        self._path: list[str | int] = []
-        self._quiet = 0
-
-    def visit(self, schema: Any, value: Any, resolver: Any, *, enter: bool = True) -> Evaluated | None:
-        """Apply a schema; which members or elements it evaluated, None if the value breaks it."""
-        self.tick()
-        if isinstance(schema, bool):
-            if schema:
-                return _NOTHING
-            self._fail(None, None, value)
-            return None
-        if enter and "$id" in schema:
-            resolver = resolver.in_subresource(self.dialect.create_resource(schema))
-        at = _At(self, schema, value, resolver, set())
-        # In draft-07 a reference stands alone, whatever stands beside it.
-        keywords = ("$ref",) if self.draft7 and "$ref" in schema else sorted(schema, key=_LATE.__contains__)
-        for keyword in keywords:
-            kind, holds = self.rules.get(keyword, _NO_RULE)
-            if isinstance(value, kind) and not holds(at, schema[keyword]):
-                self._fail(keyword, schema[keyword], value)
-                return None
-        return at.seen
-
-    def step(self, key: str | int, schema: Any, value: Any, resolver: Any) -> bool:
-        """Apply a schema to a member or an element."""
-        self._path.append(key)
-        found = self.visit(schema, value, resolver)
-        self._path.pop()
-        return found is not None
-
-    @contextmanager
-    def quiet(self) -> Iterator[None]:
-        """What fails inside is no fault yet."""
-        self._quiet += 1
-        yield
-        self._quiet -= 1
-
-    def _fail(self, keyword: str | None, argument: Any, value: Any) -> None:
-        if self.fault is None and not self._quiet:
-            missing = next((n for n in argument if n not in value), None) if keyword == "required" else None
-            self.fault = _Fault(tuple(self._path), keyword, argument, missing)
-
-
-@dataclass(slots=True)
-class _At:
-    """One schema applied to one value: what each of its keywords sees."""
-
-    walk: _Walk
-    schema: Mapping[str, Any]
-    value: Any
-    resolver: Any
-    seen: set[str | int]
-
-    def here(self, schema: Any) -> bool:
-        """Apply a schema to the same value."""
-        found = self.walk.visit(schema, self.value, self.resolver)
-        self.seen.update(found or ())
-        return found is not None
-
-    def tried(self, schema: Any) -> bool:
-        """The same, where to fail is no fault."""
-        with self.walk.quiet():
-            return self.here(schema)
-
-    def there(self, key: str | int, schema: Any) -> bool:
-        """Apply a schema to a member or an element."""
-        self.seen.add(key)
-        return self.walk.step(key, schema, self.value[key], self.resolver)
-
-    def elements(self, start: int, schema: Any) -> bool:
-        return all(self.there(index, schema) for index in range(start, len(self.value)))
-
-
-def _reference(at: _At, reference: str) -> bool:
-    target = at.resolver.lookup(reference)
-    found = at.walk.visit(target.contents, at.value, target.resolver, enter=False)
-    at.seen.update(found or ())
-    return found is not None
-
-
-def _any_of(at: _At, schemas: Sequence[Any]) -> bool:
-    held = (at.tried(schema) for schema in schemas)
-    return bool(sum(held)) if at.walk.collects else any(held)
-
-
-def _one_of(at: _At, schemas: Sequence[Any]) -> bool:
-    held = 0
-    for schema in schemas:
-        held += at.tried(schema)
-        if held > 1:
-            return False
-    return held == 1
-
-
-def _not(at: _At, schema: Any) -> bool:
-    with at.walk.quiet():
-        return at.walk.visit(schema, at.value, at.resolver) is None
-
-
-def _if(at: _At, schema: Any) -> bool:
-    return at.here(at.schema.get("then" if at.tried(schema) else "else", True))
-
-
-def _contains(at: _At, schema: Any) -> bool:
-    least, most = (1, None) if at.walk.draft7 else (at.schema.get("minContains", 1), at.schema.get("maxContains"))
-    with at.walk.quiet():
-        found = [i for i, item in enumerate(at.value) if at.walk.step(i, schema, item, at.resolver)]
-    if not at.walk.draft7:
-        at.seen.update(found)
-    return len(found) >= least and (most is None or len(found) <= most)
-
-
-def _properties(at: _At, schemas: Mapping[str, Any]) -> bool:
-    return all(at.there(name, schema) for name, schema in schemas.items() if name in at.value)
-
-
-def _pattern_properties(at: _At, schemas: Mapping[str, Any]) -> bool:
-    return all(
-        at.there(name, schema) for pattern, schema in schemas.items() for name in at.value if _named(at, pattern, name)
-    )
-
-
-def _named(at: _At, pattern: str, name: str) -> bool:
-    at.walk.tick()
-    return _matches(pattern, name)
-
-
-def _additional_properties(at: _At, schema: Any) -> bool:
-    known, patterns = at.schema.get("properties", {}), at.schema.get("patternProperties", ())
-    return all(
-        at.there(name, schema)
-        for name in at.value
-        if name not in known and not any(_named(at, pattern, name) for pattern in patterns)
-    )
-
-
-def _property_names(at: _At, schema: Any) -> bool:
-    return all(at.walk.visit(schema, name, at.resolver) is not None for name in at.value)
-
-
-def _items(at: _At, schema: Any) -> bool:
-    return at.elements(len(at.schema.get("prefixItems", ())), schema)
-
-
-def _prefix_items(at: _At, schemas: Sequence[Any]) -> bool:
-    return all(at.there(index, schema) for index, schema in enumerate(schemas[: len(at.value)]))
-
-
-def _items_of_draft7(at: _At, schema: Any) -> bool:
-    return _prefix_items(at, schema) if isinstance(schema, list) else at.elements(0, schema)
-
-
-def _additional_items(at: _At, schema: Any) -> bool:
-    before = at.schema.get("items", True)
-    return at.elements(len(before), schema) if isinstance(before, list) else True
-
-
-def _dependencies(at: _At, wanted: Mapping[str, Any]) -> bool:
-    return all(
-        all(other in at.value for other in needs) if isinstance(needs, list) else at.here(needs)
-        for name, needs in wanted.items()
-        if name in at.value
-    )
-
-
-def _unique(at: _At, wanted: bool) -> bool:
-    seen = set()
-    for item in at.value if wanted else ():
-        at.walk.tick()
-        seen.add(_frozen(item))
-    return not wanted or len(seen) == len(at.value)
-
-
-def _unevaluated(at: _At, schema: Any) -> bool:
-    keys = at.value if isinstance(at.value, dict) else range(len(at.value))
-    return all(at.there(key, schema) for key in keys if key not in at.seen)
-
-
-def _type(at: _At, names: str | Sequence[str]) -> bool:
-    return any(_TYPES[name](at.value) for name in ([names] if isinstance(names, str) else names))
-
-
-_TYPES: Mapping[str, Callable[[Any], bool]] = {
-    "object": lambda value: isinstance(value, dict),
-    "array": lambda value: isinstance(value, list),
-    "string": lambda value: isinstance(value, str),
-    "boolean": lambda value: isinstance(value, bool),
-    "null": lambda value: value is None,
-    "number": _is_number,
-    "integer": _is_integer,
-}
-
-
-def _enum(at: _At, values: Sequence[Any]) -> bool:
-    wanted = _frozen(at.value)
-    return any(_frozen(value) == wanted for value in values)
-
-
-def _number(compare: Callable[[Any, Any], bool]) -> tuple[Any, Callable[[_At, Any], bool]]:
-    return (int, decimal.Decimal), lambda at, bound: isinstance(at.value, bool) or compare(at.value, bound)
-
-
-def _length(kind: type, compare: Callable[[Any, Any], bool]) -> tuple[Any, Callable[[_At, Any], bool]]:
-    return kind, lambda at, bound: compare(len(at.value), bound)
-
-
-_NO_RULE: tuple[Any, Callable[[_At, Any], bool]] = ((), lambda _at, _argument: True)
-
-_LATE = frozenset({"unevaluatedItems", "unevaluatedProperties"})
-"""Keywords that ask what the others evaluated."""
-
-_COMMON: Mapping[str, tuple[Any, Callable[[_At, Any], bool]]] = {
-    "$ref": (object, _reference),
-    "type": (object, _type),
-    "enum": (object, _enum),
-    "const": (object, lambda at, value: _enum(at, [value])),
-    "minimum": _number(lambda value, bound: value >= bound),
-    "maximum": _number(lambda value, bound: value <= bound),
-    "exclusiveMinimum": _number(lambda value, bound: value > bound),
-    "exclusiveMaximum": _number(lambda value, bound: value < bound),
-    "multipleOf": _number(_is_multiple),
-    "minLength": _length(str, lambda length, bound: length >= bound),
-    "maxLength": _length(str, lambda length, bound: length <= bound),
-    "minItems": _length(list, lambda length, bound: length >= bound),
-    "maxItems": _length(list, lambda length, bound: length <= bound),
-    "minProperties": _length(dict, lambda length, bound: length >= bound),
-    "maxProperties": _length(dict, lambda length, bound: length <= bound),
-    "pattern": (str, lambda at, pattern: _matches(pattern, at.value)),
-    "uniqueItems": (list, _unique),
-    "required": (dict, lambda at, names: all(name in at.value for name in names)),
-    "properties": (dict, _properties),
-    "patternProperties": (dict, _pattern_properties),
-    "additionalProperties": (dict, _additional_properties),
-    "propertyNames": (dict, _property_names),
-    "contains": (list, _contains),
-    "allOf": (object, lambda at, schemas: all(at.here(schema) for schema in schemas)),
-    "anyOf": (object, _any_of),
-    "oneOf": (object, _one_of),
-    "not": (object, _not),
-    "if": (object, _if),
-}
-
-_DRAFT7 = {
-    **_COMMON,
-    "items": (list, _items_of_draft7),
-    "additionalItems": (list, _additional_items),
-    "dependencies": (dict, _dependencies),
-}
-
-_DRAFT202012 = {
-    **_COMMON,
-    "$dynamicRef": (object, _reference),
-    "items": (list, _items),
-    "prefixItems": (list, _prefix_items),
-    "dependentRequired": (dict, _dependencies),
-    "dependentSchemas": (dict, _dependencies),
-    "unevaluatedItems": (list, _unevaluated),
-    "unevaluatedProperties": (dict, _unevaluated),
-}
+    base = root.id() or ""
+    # Crawled once: an anchor that is looked up in a registry that is not has it crawled every time.
+    resolver: Any = Registry().with_resource(base, root).crawl().resolver(base)
+    seen: set[int] = set()
+    waiting = [(root, resolver)]
+    while waiting:
+        resource, inside = waiting.pop()
+        contents = resource.contents
+        if not isinstance(contents, dict) or id(contents) in seen:
+            continue
+        seen.add(id(contents))
+        for pattern in (*filter(None, [contents.get("pattern")]), *contents.get("patternProperties", ())):
+            _pattern(pattern)
+        for keyword in {"$ref", "$dynamicRef"} & contents.keys():
+            _tick()
+            target = inside.lookup(contents[keyword])
+            waiting.append((resource._specification.create_resource(target.contents), target.resolver))
+        waiting.extend((inner, inside.in_subresource(inner)) for inner in resource.subresources())
+    return resolver

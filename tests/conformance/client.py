@@ -23,7 +23,7 @@ import httpx
 from openwop_mcp import jsontext
 from openwop_mcp.client import Clients, Exchange, McpClient
 from openwop_mcp.config import Settings
-from openwop_mcp.errors import McpError, RpcError
+from openwop_mcp.errors import InvalidRequestError, McpError, RpcError
 from openwop_mcp.protocol.revisions import LEGACY, MODERN
 from tests.conformance.report import Report
 
@@ -57,6 +57,14 @@ async def use_tools(play: Play) -> None:
 
 async def list_tools(play: Play) -> None:
     await play.client.list_tools()
+
+
+async def meet(play: Play) -> None:
+    """Agrees with the server, which declares no tools: nothing more may be asked of it."""
+    try:
+        await play.client.list_tools()
+    except InvalidRequestError:
+        return
 
 
 async def add(play: Play) -> None:
@@ -114,7 +122,7 @@ async def echo_a_schema(play: Play) -> None:
 
 
 SCRIPTS: Mapping[str, Script] = {
-    "initialize": list_tools,
+    "initialize": meet,
     "tools_call": add,
     "request-metadata": list_tools,
     "http-standard-headers": use_everything,
@@ -169,7 +177,7 @@ def credential(scenario: str, context: Mapping[str, Any]) -> tuple[dict[str, Any
 
 
 async def visit(authorization_url: str) -> str:
-    """Goes where a person would go, and says where they would be sent back to: the suite's servers ask nobody anything."""
+    """Goes where a person would go, and says where they would be sent back to; nobody is asked anything there."""
     async with httpx.AsyncClient() as browser:
         answer = await browser.get(authorization_url)
     return answer.headers["location"]

@@ -344,7 +344,7 @@ def test_patterns_are_those_of_ecma_262(pattern: str, text: str) -> None:
             st.lists(v, max_size=3)
             | st.dictionaries(
                 st.sampled_from(
-                    sorted([*schemas._DRAFT202012, *schemas._DRAFT7, "$id", "$schema", "$anchor", "$defs"])
+                    sorted([*jsonschema.Draft202012Validator.VALIDATORS, *jsonschema.Draft7Validator.VALIDATORS, "$id", "$schema", "$anchor", "$defs"])
                 ),
                 v,
                 max_size=3,

@@ -198,6 +198,12 @@ class McpClient:
         """SHA-256 of the origin, in hexadecimal: what a run's log calls the server."""
         return hashlib.sha256(self.origin.encode()).hexdigest()
 
+    @property
+    def older_revision(self) -> str | None:
+        """The revision before 2026-07-28 that was agreed on, if one was."""
+        terms = self._negotiator.terms
+        return terms.revision if terms is not None and terms.legacy else None
+
     async def close(self) -> None:
         """End the session, if there is one, and let go of the wire."""
         terms = self._negotiator.terms
@@ -498,17 +504,11 @@ class McpClient:
         elif notice is not None and notice.method == notices.MESSAGE and log is not None:
             log.take(notice)
 
-    def hear(self, message: bytes) -> None:
-        """Take a message that came with no request, as over stdio log messages and questions do."""
-        terms = self._negotiator.terms
-        if terms is not None:
-            # Among the requests under way it is for the one that wants to know most, and for none where there is none.
-            log = min(self._logs, key=lambda log: log.least, default=None)
-            self._heard(notices.read(message), terms, log)
-
     def _unmatched(self, message: bytes) -> None:
-        """Deal with a message that belongs to no request: a change, or what an older server asks."""
-        self._take(message, NO_REQUEST, self._negotiator.terms or Terms(revisions.MODERN), _DEFAULT, None)
+        """Deal with a message that belongs to no request: a change, a log message, or what an older server asks."""
+        # Of the requests under way a log message is for the one that wants to know most; without one nobody wants it.
+        log = min(self._logs, key=lambda log: log.least, default=None)
+        self._take(message, NO_REQUEST, self._negotiator.terms or Terms(revisions.MODERN), _DEFAULT, log)
 
     def _reply(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -20,10 +20,11 @@ from openwop_mcp.client._pool import HttpPool, Reach
 from openwop_mcp.client._redact import Redactor
 from openwop_mcp.client._stdio import StdioWire
 from openwop_mcp.client._wire import SizeLimits, Wire
-from openwop_mcp.client.auth import OAuthAuthorizer, TokenStore, Visit
+from openwop_mcp.client.auth import Login, OAuthAuthorizer, TokenStore, Visit, login
 from openwop_mcp.config import Server, Settings
+from openwop_mcp.errors import InvalidRequestError, McpError
 
-__all__ = ("Clients",)
+__all__ = ("Clients", "log_in")
 
 
 class Clients:
@@ -100,8 +101,6 @@ class Clients:
             redactor=redactor,
             cache=self._cache,
         )
-        if isinstance(wire, StdioWire):
-            wire.on_unmatched = client.hear
         return client
 
     def _wire(self, server_id: str, server: Server, on_secret: Callable[[str], None]) -> Wire:
@@ -142,3 +141,45 @@ class Clients:
             visit=self._visit,
             redirect_uri=self._redirect_uri,
         )
+
+
+async def log_in(
+    server_id: str, server: Server, *, environ: Mapping[str, str], show: Callable[[str], None], port: int = 0
+) -> Login:
+    """Have a person log in at a server's authorization server; clients of this machine then have the token.
+
+    Args:
+        server_id: The server's id in the settings.
+        server: Its settings, with a credential by OAuth and the grant ``authorization_code``.
+        environ: The environment, for secrets and for where tokens are kept.
+        show: Is given the URL that the person has to open.
+        port: Where to wait for them on this machine; 0 for any port.
+
+    Raises:
+        InvalidRequestError: The settings of this server want no person.
+        AuthorizationError: There is no token.
+        EgressDeniedError: The settings do not allow to go where it would be had.
+    """
+    oauth = server.credential.oauth if server.credential is not None else None
+    if oauth is None or server.url is None:
+        raise InvalidRequestError(
+            f"server '{server_id}' takes no login: its setting credential would be"
+            ' { oauth = { grant = "authorization_code" } }'
+        )
+    redactor = Redactor(())
+    async with HttpPool() as pool:
+        try:
+            return await login(
+                server_id=server_id,
+                url=server.url,
+                oauth=oauth,
+                environ=environ,
+                fetch=pool.fetcher(server.network),
+                store=TokenStore.default(environ),
+                on_secret=redactor.add,
+                show=show,
+                port=port,
+            )
+        except McpError as error:
+            redactor.clean(error)
+            raise

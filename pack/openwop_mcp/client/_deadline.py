@@ -21,7 +21,8 @@ class Deadline:
 
     Attributes:
         connected: Whether a connection was there to write to: before that nothing can have been sent.
-        refused: An address that was not dialled, and why, if there was one.
+        dialled: Whether the network policy let an address be dialled.
+        refused: An address that it did not, and why, if there was one.
     """
 
     __slots__ = (
@@ -36,6 +37,7 @@ class Deadline:
         "_seconds",
         "_task",
         "connected",
+        "dialled",
         "refused",
     )
 
@@ -49,8 +51,7 @@ class Deadline:
         self._task: asyncio.Task[Any] | None = None
         self._before = 0
         self._fired = False
-        self.connected = False
-        self.refused: tuple[str, str] | None = None
+        self.elsewhere()
 
     async def __aenter__(self) -> Self:
         self._task = asyncio.current_task()
@@ -74,6 +75,12 @@ class Deadline:
                 seconds=self._seconds,
                 delivery=Delivery.UNKNOWN if self.connected else Delivery.NOT_SENT,
             ) from None
+
+    def elsewhere(self) -> None:
+        """What was sent so far, if anything, was answered: it begins anew at another place, with no limit moved."""
+        self.connected = False
+        self.dialled = False
+        self.refused: tuple[str, str] | None = None
 
     def sending(self) -> None:
         """A connection is there and the request is written from now on."""

@@ -40,8 +40,8 @@ PROBE = "server/discover"
 """Has no effect, and every modern server answers it."""
 
 NOT_UNDERSTOOD = frozenset({-32700, -32600, messages.METHOD_NOT_FOUND})
-"""Errors (JSON-RPC 2.0, section 5.1) with which a server does not take terms that were only assumed: parse error, invalid
-request, method not found. A server of another revision says so of messages that are new to it."""
+"""Parse error, invalid request, method not found (JSON-RPC 2.0, section 5.1): no server takes terms that were only assumed
+by saying so. One of another revision says it of messages that are new to it."""
 
 MAX_SHOWN = 10
 """Revisions shown of those that a server claims to speak: more are no help, and a server decides how many it names."""
@@ -255,7 +255,7 @@ class Negotiator:
             # Over stdio, and only there, silence is an answer.
             return _Probed("legacy", [])
         named = offered(result, "supportedVersions")
-        found = eras.Answered(None, result=True, offered=named or None)
+        found = eras.Answered(None, result=True, offered=named)
         return _Probed(eras.judge(found, probe=True), named)
 
     async def _handshake(self, revision: str, generation: int, limits: Timeouts) -> Terms:

@@ -145,11 +145,10 @@ class HttpPool:
                 if there is None:
                     break
                 await response.aclose()
-                # What was sent so far was answered: it is somewhere else.
-                deadline.connected = False
+                deadline.elsewhere()
                 response = await transport.handle_async_request(_request(method, there, headers, body))
         except NETWORK_FAULTS as error:
-            if deadline.refused is not None and not deadline.connected:
+            if deadline.refused is not None and not deadline.dialled and not deadline.connected:
                 address, reason = deadline.refused
                 raise EgressDeniedError(address=address, reason=reason, network=reach.network) from error
             raise
@@ -235,6 +234,7 @@ def _socket_factory(reach: Reach) -> Callable[[Any], socket.socket]:
         if reason is not None:
             _DEADLINE.get().refused = (dialled, reason)
             raise _RefusedAddressError(f"{dialled} is {reason}")
+        _DEADLINE.get().dialled = True
         return socket.socket(family=family, type=kind, proto=protocol)
 
     return make

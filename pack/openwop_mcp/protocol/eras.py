@@ -54,7 +54,8 @@ def judge(answered: Answered, *, probe: bool) -> Verdict:
             less, unless HTTP refuses the request as such.
     """
     if answered.result:
-        return "modern" if answered.offered is None or revisions.MODERN in answered.offered else "legacy"
+        # A result without revisions is no DiscoverResult: some servers answer anything with an empty object.
+        return "modern" if not probe or revisions.MODERN in (answered.offered or ()) else "legacy"
     if answered.code in RECOGNISED or (answered.status, answered.code) == UNKNOWN_METHOD:
         return "modern"
     return "legacy" if _refuses_the_revision(answered, probe=probe) else "none"
