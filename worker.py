@@ -1026,6 +1026,8 @@ def prepare_streams() -> None:
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     # What servers say comes only where the settings or a call ask for it, and from the level that they name.
     logging.getLogger("openwop_mcp.messages").setLevel(logging.DEBUG)
+    # What local servers write to standard error, which is bounded, is where they say what is wrong with them.
+    logging.getLogger("openwop_mcp.server").setLevel(logging.INFO)
 
 
 if __name__ == "__main__":

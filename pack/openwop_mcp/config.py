@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import difflib
 import fnmatch
+import ipaddress
 import json
 import math
 import re
@@ -115,6 +116,8 @@ _HEADER_VALUE = re.compile(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _SERVER_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _HOST_PORT = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/@\[\]]+):([0-9]{1,5})")
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]*)?")
+_NUMBER = re.compile(r"[0-9]+|0[xX][0-9A-Fa-f]*")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _GLOB = re.compile(r"\[[^\]]+\]|[*?]")
 MAX_PORT = 65535
@@ -155,8 +158,16 @@ def _url(text: str) -> str:
         raise _fault("a URL with a fragment cannot be called: write it without `#` and what follows")
     if parts.scheme not in {"http", "https"} or not parts.hostname or port == 0:
         raise ValueError
-    if not text.isascii() or not text.isprintable() or " " in text:
+    if not text.isascii() or not text.isprintable() or " " in text or _HOST.fullmatch(parts.netloc) is None:
         raise ValueError
+    if "[" in parts.netloc:
+        ipaddress.IPv6Address(parts.hostname)
+    elif _NUMBER.fullmatch(parts.hostname.rstrip(".").rpartition(".")[2]):
+        # Other spellings are read differently by whoever reads them, and some name no address that can be judged.
+        try:
+            ipaddress.IPv4Address(parts.hostname)
+        except ValueError:
+            raise _fault("an IPv4 address is four decimal numbers, as in 127.0.0.1: write it so, or a name") from None
     return text
 
 

@@ -90,7 +90,8 @@ async def test_a_tool_that_only_reads_is_asked_again_after_a_durable_timer(clien
         (log, found), (told, history) = await asyncio.gather(
             at.pack.run(call("read")), at.ask(Call("call_tool", ["fake", "read-too"]))
         )
-        assert types(log)[1:] == ["node.started a", "node.retried a", "node.completed a", "run.completed"]
+        ended = ["negotiation.decided a", "node.completed a", "run.completed"]
+        assert types(log)[1:] == ["node.started a", "node.retried a", *ended]
         assert scheduled(found) == ["a:1", "a:2"]
         assert told[0].raw == DONE.decode()
         assert len(scheduled(history)) == 2
@@ -120,7 +121,7 @@ async def test_retry_after_is_waited_for_by_a_durable_timer_also_by_a_tool_that_
     slow_down = Reply(status=429, headers=[("Retry-After", "1")])
     async with setting(client, first(slow_down)) as at:
         log, found = await at.pack.run(call("write"))
-        assert types(log)[2:] == ["node.retried a", "node.completed a", "run.completed"]
+        assert types(log)[2:] == ["node.retried a", "negotiation.decided a", "node.completed a", "run.completed"]
         assert jsontext.decode(log[2].payload)["delayMs"] == 1000
         assert timers(found) == [1.0]
         assert len(at.server.requests) == 2

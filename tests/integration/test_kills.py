@@ -128,7 +128,7 @@ async def test_a_worker_killed_before_the_claim_costs_an_attempt_and_no_effect_i
             await first.end(signal.SIGKILL)
         async with at.worker() as pack:
             log, found = await asyncio.wait_for(pack.end(handle), 15)
-        assert types(log)[2:] == ["node.retried a", "node.completed a", "run.completed"]
+        assert types(log)[2:] == ["node.retried a", "negotiation.decided a", "node.completed a", "run.completed"]
         assert scheduled(found) == ["a:1", "a:2"]
         assert at.served.asked == {"write": 1}
 
@@ -213,7 +213,7 @@ async def test_a_worker_told_to_stop_hands_its_reads_on_and_reports_its_writes_a
         at.served.let_go.set()
         async with at.worker() as pack:
             (log, found), (doubtful, _) = await asyncio.wait_for(asyncio.gather(pack.end(read), pack.end(write)), 15)
-        assert types(log)[2:] == ["node.retried a", "node.completed a", "run.completed"]
+        assert types(log)[2:] == ["node.retried a", "negotiation.decided a", "node.completed a", "run.completed"]
         assert "shut down" in jsontext.decode(log[2].payload)["lastError"]["message"]
         assert scheduled(found) == ["a:1", "a:2"]
         error = error_of(doubtful)

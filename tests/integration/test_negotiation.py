@@ -52,7 +52,11 @@ MODERN = accepted("2026-07-28")
 UNAUTHENTICATED = {"outcome": "refused", "floor": "2026-07-28", "reason": "unauthenticated"}
 OLD = {"minimum_revision": "2025-06-18"}
 ERROR = modern({"tools/call": lambda request: error_reply(request, -32000, "no")})
-NO_METHOD = replies(lambda request: error_reply(request, -32601, "no such method"))
+
+
+def refusing(code: int, status: int = 200, data: Any = None) -> Handler:
+    """Answers everything with an error."""
+    return replies(lambda request: error_reply(request, code, "no", data=data, status=status))
 
 
 @pytest.mark.parametrize(
@@ -62,9 +66,16 @@ NO_METHOD = replies(lambda request: error_reply(request, -32601, "no such method
         (modern(), OLD, accepted("2026-07-28", "2025-06-18")),
         (ERROR, {}, MODERN),
         (ERROR, OLD, accepted("2026-07-28", "2025-06-18")),
+        (refusing(-32601, 404), {}, MODERN),
         (LegacyServer(), OLD, accepted("2025-11-25", "2025-06-18")),
+        (
+            LegacyServer(results={"tools/call": lambda request: error_reply(request, -32602, "no")}),
+            OLD,
+            accepted("2025-11-25", "2025-06-18"),
+        ),
         (LegacyServer(), {}, REFUSED),
         (replies(Reply(status=401)), {}, UNAUTHENTICATED),
+        (refusing(-32000, 401), {}, UNAUTHENTICATED),
         (replies(Reply(status=401)), OLD, {**UNAUTHENTICATED, "floor": "2025-06-18"}),
     ],
 )
@@ -75,7 +86,18 @@ async def test_two_runs_on_one_worker_tell_the_same(client, handler, server, say
             assert decided(log, fake) == [says]
 
 
-@pytest.mark.parametrize("handler", [replies(Reply(status=503)), replies(REFUSALS["text"]()), NO_METHOD])
+@pytest.mark.parametrize(
+    "handler",
+    [
+        replies(Reply(status=503)),
+        replies(REFUSALS["text"]()),
+        refusing(-32601),
+        refusing(-32603, 500),
+        refusing(-32000, 403),
+        # It refuses the revision that it names.
+        refusing(-32022, 400, {"supported": ["2026-07-28"], "requested": "2026-07-28"}),
+    ],
+)
 async def test_what_need_not_come_from_a_server_that_took_the_revision_is_no_outcome(client, handler):
     async with setting(client, handler, retry={"attempts": 1}) as (pack, fake):
         log, _ = await pack.run(CALL)

@@ -138,14 +138,16 @@ def documents(*, latest: bool) -> st.SearchStrategy[Any]:
 @given(documents(latest=False), VALUES)
 def test_draft_07_agrees_with_the_reference(schema: Any, value: Any) -> None:
     expected = jsonschema.Draft7Validator(schema).is_valid(value)
-    assert (judge({"$schema": DRAFT7, **schema}, value).state == "ok") is expected
+    assert judge({"$schema": DRAFT7, **schema}, value).state == ("ok" if expected else "mismatch")
 
 
 @settings(deadline=None, max_examples=300)
 @given(documents(latest=True), VALUES)
 def test_2020_12_agrees_with_the_reference(schema: Any, value: Any) -> None:
     expected = jsonschema.Draft202012Validator(schema).is_valid(value)
-    assert (judge(schema, value).state == "ok") is expected
+    text = json.dumps(schema)
+    left_alone = "patternProperties" in text and "unevaluatedProperties" in text
+    assert judge(schema, value).state == ("unchecked" if left_alone else "ok" if expected else "mismatch")
 
 
 # --- numbers ----------------------------------------------------------------------------------------------------------
@@ -174,9 +176,9 @@ def test_2020_12_agrees_with_the_reference(schema: Any, value: Any) -> None:
         (b'{"uniqueItems":true}', b'[{"a":1,"b":2},{"b":2.0,"a":1}]', False),
         (b'{"multipleOf":0.01}', b"19.99", True),
         (b'{"multipleOf":0.1}', b"0.30000000000000004", False),
-        (b'{"multipleOf":3}', b"1E999999999", False),
-        (b'{"multipleOf":2}', b"-1E999999999", True),
-        (b'{"multipleOf":1E-999999999}', b"7.5", True),
+        (b'{"multipleOf":3}', b"1E4000", False),
+        (b'{"multipleOf":2}', b"-1E4000", True),
+        (b'{"multipleOf":1E-4000}', b"7.5", True),
         (b'{"multipleOf":1E999999999}', b"7.5", False),
         (b'{"multipleOf":1E999999999}', b"0.0", True),
         (b'{"minLength":2.0}', '"😀"'.encode(), False),
@@ -192,6 +194,13 @@ def test_numbers_are_exact(schema: bytes, instance: bytes, holds: bool) -> None:
 @pytest.mark.parametrize("dialect", [LATEST, LATEST + "#", "http://json-schema.org/draft-07/schema", DRAFT7])
 def test_both_dialects_are_spoken(dialect: str) -> None:
     assert judge({"$schema": dialect, "type": "string"}, 1).state == "mismatch"
+
+
+def test_a_dialect_stated_inside_is_not_followed_but_a_member_may_have_that_name() -> None:
+    verdict = judge({"properties": {"a": {"$id": "x:y", "$schema": LATEST}}}, 1)
+    assert verdict == Verdict("unchecked", reason="the schema states a dialect inside")
+    assert judge({"properties": {"$schema": {"type": "string"}}}, {"$schema": 1}).path == "/$schema"
+    assert judge({"$schema": DRAFT7, "properties": {"a": {"$ref": "#"}}, "type": "object"}, {"a": 1}).path == "/a"
 
 
 def test_each_dialect_means_its_own_keywords() -> None:
@@ -233,7 +242,7 @@ def test_a_dynamic_reference_means_the_outermost_anchor() -> None:
         "$defs": {"tree": tree},
     }
     assert judge(strict, {"next": {"next": {}}}).state == "ok"
-    assert judge(strict, {"next": {"nxet": {}}}).path == "/next/nxet"
+    assert judge(strict, {"next": {"nxet": {}}}) == Verdict("mismatch", "/next", "breaks unevaluatedProperties")
 
 
 def test_a_recursive_schema_ends_with_its_value() -> None:
@@ -293,6 +302,7 @@ def test_formats_assert_nothing() -> None:
         b'{"$id":7}',
         b'{"$anchor":{}}',
         b'{"$schema":null,"type":7}',
+        b'{"unevaluatedProperties":false,"patternProperties":{"a":{}}}',
         b"[]",
         b"null",
         b"7",
@@ -322,7 +332,9 @@ def test_a_schema_that_says_nothing_takes_everything(schema: bytes) -> None:
 
 
 def test_false_takes_nothing() -> None:
-    assert judge(b'{"properties":{"a":false}}', {"a": 1}) == Verdict("mismatch", "/a", "nothing may stand here")
+    assert judge(b"false", 1) == Verdict("mismatch", "", "breaks the schema false")
+    assert judge(b'{"properties":{"a":false}}', {"a": 1}) == Verdict("mismatch", "", "breaks properties")
+    assert judge({"additionalProperties": False}, {"a": 1}) == Verdict("mismatch", "/a", "breaks additionalProperties")
 
 
 def test_an_instance_that_is_no_json_is_not_judged() -> None:
@@ -344,7 +356,16 @@ def test_patterns_are_those_of_ecma_262(pattern: str, text: str) -> None:
             st.lists(v, max_size=3)
             | st.dictionaries(
                 st.sampled_from(
-                    sorted([*jsonschema.Draft202012Validator.VALIDATORS, *jsonschema.Draft7Validator.VALIDATORS, "$id", "$schema", "$anchor", "$defs"])
+                    sorted(
+                        [
+                            *jsonschema.Draft202012Validator.VALIDATORS,
+                            *jsonschema.Draft7Validator.VALIDATORS,
+                            "$id",
+                            "$schema",
+                            "$anchor",
+                            "$defs",
+                        ]
+                    )
                 ),
                 v,
                 max_size=3,
@@ -382,19 +403,28 @@ HOSTILE = {
     "much by much": "{'items': {'allOf': [{'minimum': i} for i in range(2000)]}}, list(range(4000, 300_000))",
     "many patterns by many names": "{'patternProperties': {f'^{i}a+$': {} for i in range(1000)}},"
     " {f'b{i}': 1 for i in range(50_000)}",
+    "doubling by names": "{'unevaluatedProperties': True, '$ref': '#/$defs/n0', '$defs': {**{f'n{i}':"
+    " {'dependentSchemas': {n: {'$ref': f'#/$defs/n{i + 1}'} for n in 'ab'}} for i in range(40)},"
+    " 'n40': {}}}, {'a': 1, 'b': 2}",
+    "many unevaluated members": "{'unevaluatedProperties': True, 'additionalProperties': True},"
+    " {f'k{i}': 1 for i in range(100_000)}",
+    "many unevaluated elements": "{'unevaluatedItems': True, 'items': True}, [1] * 100_000",
+    "nothing in much": "{'$schema': 'http://json-schema.org/draft-07/schema#', 'contains': False},"
+    " b'[' + b'1,' * 1_500_000 + b'1]'",
+    "anything in much": "{'items': {}}, b'[' + b'1,' * 1_500_000 + b'1]'",
+    "equal to none of much": "{'type': [*range(30_000), []]}, 1",
     "large enumerations": "{'items': {'enum': [[i] for i in range(20_000)]}}, [[19_999]] * 50_000",
     "equal hashes": "{'uniqueItems': True}, [i * (2**61 - 1) for i in range(100_000)]",
     "long digits": "{'multipleOf': 7}, ('9' * 3_000_000).encode()",
     "a long exponent": "{'multipleOf': 7}, b'1E999999999999999999'",
+    "many fractions": "{'type': 'object'}, b'[' + b'1.25,' * 800_000 + b'1]'",
     "a large schema": "{'description': 'x' * 1_000_000}, 1",
     "a large instance": "{}, 'x' * 10_000_000",
 }
 
 JUDGED = {
     "a ring among names": "ok",
-    "doubling what is unevaluated": "ok",
     "backtracking": "mismatch",
-    "a long exponent": "mismatch",
 }
 """Hostile in vain: these are judged, in a moment."""
 

@@ -1,7 +1,8 @@
 """MCP with I/O: wires, sessions, authorization and the client. Knows the protocol and nothing of Temporal."""
 
-from openwop_mcp.client._client import CallOptions, Exchange, McpClient, OnInput
+from openwop_mcp.client._client import McpClient
 from openwop_mcp.client._clients import Clients, log_in
+from openwop_mcp.client._conversation import CallOptions, Exchange, OnInput
 from openwop_mcp.client._health import health, probe
 from openwop_mcp.client._notices import Notice, Progress
 

@@ -35,7 +35,8 @@ STREAM_END = 0.05
 one costs about as much as this wait, which only a server that leaves its streams open makes us take."""
 
 REFUSAL_BODY = 5.0
-"""Seconds that the body of a refusal may take: the status is known by then, and the body only explains it."""
+"""Seconds that the body of a refusal may take within the request's total limit: the status is known by then, and the
+body only explains it."""
 
 GATEWAY = frozenset({502, 503, 504})
 """Statuses that come from in front of the server: their body is no verdict on the call, whatever it holds."""
@@ -118,7 +119,7 @@ class AnswerReader:
         if status == OK and media_type == STREAM_TYPE:
             return HttpAnswer(status, await self._stream(response))
         self._deadline.answered()
-        return await _refused(response, media_type, self._sizes)
+        return await _refused(response, media_type, self._sizes, min(REFUSAL_BODY, self._deadline.left))
 
     def _answer_of(self, body: bytes) -> bytes:
         """The answer in a body, which in revision 2025-03-26 may be one of several messages."""
@@ -166,6 +167,9 @@ class AnswerReader:
 
     def _take(self, event: bytes) -> bytes | None:
         """Hand the messages of an event on; the answer, if it is among them."""
+        if event.isspace():
+            # A keep-alive of empty lines.
+            return None
         answer: bytes | None = None
         for message in messages.batch(event) if self._batches else (event,):
             kind = messages.classify_stream_message(message)
@@ -196,7 +200,7 @@ def _events(decoder: EventStreamDecoder, chunk: bytes, limit: int) -> list[bytes
         raise too_large(limit, "limits.event_bytes") from None
 
 
-async def _refused(response: httpx.Response, media_type: str, sizes: SizeLimits) -> HttpAnswer:
+async def _refused(response: httpx.Response, media_type: str, sizes: SizeLimits, patience: float) -> HttpAnswer:
     """What a response means that is not 200 with one of the two media types; the answer, if it is one after all."""
     status = response.status_code
     retry_after = _retry_after(response.headers.get("retry-after"))
@@ -205,7 +209,7 @@ async def _refused(response: httpx.Response, media_type: str, sizes: SizeLimits)
     challenges = response.headers.get_list("www-authenticate")
     about_access = status == UNAUTHORIZED or (status == FORBIDDEN and bool(challenges))
     may_answer = media_type == JSON_TYPE and status not in GATEWAY and status not in REDIRECT and not about_access
-    body = await _refusal(response, sizes.response_bytes if may_answer else messages.EXCERPT_BYTES)
+    body = await _refusal(response, sizes.response_bytes if may_answer else messages.EXCERPT_BYTES, patience)
     if may_answer and messages.is_error(body):
         return HttpAnswer(status, body)
     if status == OK and not body and not media_type:
@@ -266,12 +270,12 @@ async def _finish(chunks: AsyncIterator[bytes]) -> None:
             await anext(chunks, b"")
 
 
-async def _refusal(response: httpx.Response, limit: int) -> bytes:
+async def _refusal(response: httpx.Response, limit: int, patience: float) -> bytes:
     """What can be had of a body that is no result, up to a limit: it only explains a status that stands by itself."""
     parts: list[bytes] = []
     size = 0
     with contextlib.suppress(*NETWORK_FAULTS):
-        async with asyncio.timeout(REFUSAL_BODY):
+        async with asyncio.timeout(patience):
             async for chunk in _chunks(response):
                 parts.append(chunk)
                 size += len(chunk)

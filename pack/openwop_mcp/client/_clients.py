@@ -14,13 +14,14 @@ from typing import Self
 import httpx
 
 from openwop_mcp.client._cache import ResultCache
-from openwop_mcp.client._client import Exchange, McpClient, OnInput
+from openwop_mcp.client._client import McpClient
+from openwop_mcp.client._conversation import Exchange, OnInput
 from openwop_mcp.client._http import HttpWire
 from openwop_mcp.client._pool import HttpPool, Reach
 from openwop_mcp.client._redact import Redactor
-from openwop_mcp.client._stdio import StdioWire
 from openwop_mcp.client._wire import SizeLimits, Wire
 from openwop_mcp.client.auth import Login, OAuthAuthorizer, TokenStore, Visit, login
+from openwop_mcp.client.stdio import StdioWire
 from openwop_mcp.config import Server, Settings
 from openwop_mcp.errors import InvalidRequestError, McpError
 
@@ -88,9 +89,8 @@ class Clients:
 
     def _client(self, server_id: str, server: Server) -> McpClient:
         redactor = Redactor(())
-        wire = self._wire(server_id, server, redactor.add)
-        client = McpClient(
-            wire,
+        return McpClient(
+            self._wire(server_id, server, redactor),
             timeouts=server.timeouts,
             client_info=self._client_info,
             floor=server.minimum_revision,
@@ -101,33 +101,30 @@ class Clients:
             redactor=redactor,
             cache=self._cache,
         )
-        return client
 
-    def _wire(self, server_id: str, server: Server, on_secret: Callable[[str], None]) -> Wire:
+    def _wire(self, server_id: str, server: Server, redactor: Redactor) -> Wire:
         limits = self._settings.limits
         sizes = SizeLimits(limits.response_bytes, limits.event_bytes)
         if server.url is None:
             assert server.command is not None
             given = {name: secret.reveal(self._environ) for name, secret in server.environment.items()}
             for secret in given.values():
-                on_secret(secret)
-            return StdioWire(server_id, server.command, given, sizes=sizes)
+                redactor.add(secret)
+            return StdioWire(server_id, server.command, given, sizes=sizes, redactor=redactor)
         credential = server.credential
         header = credential.as_header(self._environ) if credential is not None else None
         if header is not None:
-            on_secret(header[1])
+            redactor.add(header[1])
         return HttpWire(
             server.url,
             self._pool,
             reach=Reach.of(server.network, httpx.URL(server.url)),
             sizes=sizes,
             static_headers=[] if header is None else [header],
-            authorizer=self._authorizer(server_id, server, server.url, on_secret),
+            authorizer=self._authorizer(server_id, server, server.url, redactor),
         )
 
-    def _authorizer(
-        self, server_id: str, server: Server, url: str, on_secret: Callable[[str], None]
-    ) -> OAuthAuthorizer | None:
+    def _authorizer(self, server_id: str, server: Server, url: str, redactor: Redactor) -> OAuthAuthorizer | None:
         if server.credential is None or server.credential.oauth is None:
             return None
         return OAuthAuthorizer(
@@ -137,7 +134,7 @@ class Clients:
             environ=self._environ,
             fetch=self._pool.fetcher(server.network),
             store=self._store,
-            on_secret=on_secret,
+            on_secret=redactor.add,
             visit=self._visit,
             redirect_uri=self._redirect_uri,
         )

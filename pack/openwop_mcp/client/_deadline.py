@@ -26,6 +26,7 @@ class Deadline:
     """
 
     __slots__ = (
+        "_armed",
         "_before",
         "_due",
         "_end",
@@ -47,7 +48,8 @@ class Deadline:
         self._end = self._loop.time() + limits.total
         self._due = self._end
         self._limit, self._seconds = "total", limits.total
-        self._handle: asyncio.TimerHandle | None = None
+        self._handle: asyncio.Handle | None = None
+        self._armed = self._end
         self._task: asyncio.Task[Any] | None = None
         self._before = 0
         self._fired = False
@@ -82,6 +84,11 @@ class Deadline:
         self.dialled = False
         self.refused: tuple[str, str] | None = None
 
+    @property
+    def left(self) -> float:
+        """Seconds until the total limit, whichever is running; not below zero."""
+        return max(0.0, self._end - self._loop.time())
+
     def sending(self) -> None:
         """A connection is there and the request is written from now on."""
         self.connected = True
@@ -102,12 +109,14 @@ class Deadline:
         if due > self._end:
             due, limit, seconds = self._end, "total", self._limits.total
         self._limit, self._seconds, self._due = limit, seconds, due
-        if self._handle is None or self._handle.when() > due:
+        if self._handle is None or self._armed > due:
             self._arm()
 
     def _arm(self) -> None:
         if self._handle is not None:
             self._handle.cancel()
+        # A handle does not always know its time: uvloop's has none where that has come already.
+        self._armed = self._due
         self._handle = self._loop.call_at(self._due, self._look)
 
     def _look(self) -> None:

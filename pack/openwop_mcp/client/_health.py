@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from openwop_mcp import jsontext
-from openwop_mcp.client._client import CallOptions, Exchange, McpClient
+from openwop_mcp.client._client import McpClient
+from openwop_mcp.client._conversation import CallOptions, Exchange
 from openwop_mcp.client._negotiation import offered, shown
 from openwop_mcp.errors import McpError, NoCommonRevisionError, RpcError
 from openwop_mcp.protocol import revisions

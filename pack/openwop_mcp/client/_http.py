@@ -18,6 +18,7 @@ from openwop_mcp.client._answers import AnswerReader, HttpAnswer, StreamCutError
 from openwop_mcp.client._deadline import Deadline
 from openwop_mcp.client._faults import NETWORK_FAULTS, name_fault
 from openwop_mcp.client._pool import HttpPool, Reach, origin
+from openwop_mcp.client._standing import StandingStream
 from openwop_mcp.client._wire import Authorizer, Incoming, OnMessage, Outgoing, SizeLimits, Terms
 from openwop_mcp.config import Timeouts
 from openwop_mcp.effects.delivery import Delivery
@@ -47,6 +48,9 @@ ASIDE = Timeouts(connect=2, first_byte=5, idle=5, total=5)
 
 RESUME_AFTER = 1.0
 """Seconds until a stream is taken up again where the server named no time."""
+
+RESUME_SOONEST = 0.05
+"""Seconds until then at the least: a server that is gone and had named no time is not asked in a tight circle."""
 
 MAX_AUTHORIZATIONS = 4
 """Requests that one call may take to satisfy a server's demands for authorization: a first token, a fresh one, and two
@@ -95,6 +99,8 @@ class HttpWire:
         self._made: dict[tuple[str, str | None], httpx.Headers] = {}
         self._made_for: Terms | None = None
         self._aside: set[asyncio.Task[None]] = set()
+        self.on_unmatched: OnMessage | None = None
+        self._standing: StandingStream | None = None
 
     @property
     def http(self) -> bool:
@@ -125,17 +131,41 @@ class HttpWire:
         """Send what has no answer; see ``Wire``."""
         await self._beside("POST", message, terms)
 
+    def attend(self, terms: Terms) -> None:
+        """Open the stream on which a server asks and tells what belongs to no request; see ``Wire``."""
+
+        async def get(last: bytes | None, deadline: Deadline) -> httpx.Response:
+            credential = _listed(await self._authorizer.header()) if self._authorizer is not None else []
+            asked = _for_stream(httpx.Headers([*self._static, *_of_terms(terms, "", None), *credential]), last)
+            return await self._pool.open("GET", self._url, asked, b"", reach=self._reach, deadline=deadline)
+
+        def hear(message: bytes) -> None:
+            if self.on_unmatched is not None:
+                self.on_unmatched(message)
+
+        if self._standing is not None:
+            # That of a session that has ended.
+            self._standing.leave()
+        self._standing = StandingStream(get, hear, self._sizes)
+
     async def end(self, terms: Terms) -> None:
         """End a session; see ``Wire``."""
+        await self._leave()
         if terms.session_id is not None:
             await self._beside("DELETE", b"", terms)
 
     async def close(self) -> None:
         """Wait for what is under way beside calls, which is bounded."""
+        await self._leave()
         while self._aside:
             await asyncio.wait(self._aside)
         if self._authorizer is not None:
             await self._authorizer.close()
+
+    async def _leave(self) -> None:
+        standing, self._standing = self._standing, None
+        if standing is not None:
+            await standing.close()
 
     async def _authorized(
         self, authorizer: Authorizer, out: Outgoing, limits: Timeouts, on_message: OnMessage | None
@@ -202,12 +232,9 @@ class HttpWire:
         self, cut: StreamCutError, reader: AnswerReader, made: httpx.Headers, deadline: Deadline
     ) -> HttpAnswer:
         """Take a stream up where it ended, as often as it ends, within the request's limits (MCP 2025-11-25)."""
-        asked = httpx.Headers(made)
-        del asked["Content-Type"]
-        asked["Accept"] = "text/event-stream"
         while True:
-            asked["Last-Event-ID"] = cut.last_event_id.decode("latin-1")
-            await asyncio.sleep(RESUME_AFTER if cut.retry is None else cut.retry / 1000)
+            asked = _for_stream(made, cut.last_event_id)
+            await asyncio.sleep(RESUME_AFTER if cut.retry is None else max(RESUME_SOONEST, cut.retry / 1000))
             try:
                 response = await self._pool.open("GET", self._url, asked, b"", reach=self._reach, deadline=deadline)
             except NETWORK_FAULTS:
@@ -270,6 +297,16 @@ def _of_terms(terms: Terms, method: str, name: str | None) -> list[tuple[str, st
     if terms.session_id is not None:
         own.append((SESSION_HEADER, terms.session_id))
     return own
+
+
+def _for_stream(made: httpx.Headers, last_event_id: bytes | None) -> httpx.Headers:
+    """The headers of a GET that opens a stream, or takes one up after an event."""
+    asked = httpx.Headers(made)
+    del asked["Content-Type"]
+    asked["Accept"] = "text/event-stream"
+    if last_event_id is not None:
+        asked["Last-Event-ID"] = last_event_id.decode("latin-1")
+    return asked
 
 
 def _listed(header: tuple[str, str] | None) -> list[tuple[str, str]]:

@@ -40,8 +40,8 @@ PROBE = "server/discover"
 """Has no effect, and every modern server answers it."""
 
 NOT_UNDERSTOOD = frozenset({-32700, -32600, messages.METHOD_NOT_FOUND})
-"""Parse error, invalid request, method not found (JSON-RPC 2.0, section 5.1): no server takes terms that were only assumed
-by saying so. One of another revision says it of messages that are new to it."""
+"""Parse error, invalid request, method not found (JSON-RPC 2.0, section 5.1): who says so has not taken terms that were
+only assumed. A server of another revision says it of messages that are new to it."""
 
 MAX_SHOWN = 10
 """Revisions shown of those that a server claims to speak: more are no help, and a server decides how many it names."""
@@ -118,23 +118,27 @@ class Negotiator:
         """What was agreed last, if it stands."""
         return self._known.terms if self._known is not None else None
 
-    async def agree(self, generation: int, limits: Timeouts) -> Terms:
-        """The terms to send a request on: those that are remembered, or new ones.
+    def standing(self, generation: int) -> Terms | None:
+        """The terms to send a request on, where none need be found out.
 
-        Over HTTP, where the settings allow no older revision, none need be found out: the request itself asks.
-
-        Raises:
-            McpError: There is no agreement, or none could be sought.
+        They are those that are remembered. Over HTTP, where the settings allow no older revision, the request asks.
         """
         known = self._known
         if known is not None and known.terms.generation == generation and self._clock() < known.until:
             return known.terms
-        if self._http and self._floor == revisions.MODERN:
-            return self._assumed
+        return self._assumed if self._http and self._floor == revisions.MODERN else None
+
+    async def agree(self, generation: int, limits: Timeouts) -> Terms:
+        """New terms, unless someone else has agreed on them meanwhile.
+
+        Raises:
+            McpError: There is no agreement, or none could be sought.
+        """
         async with self._lock:
+            standing = self.standing(generation)
+            if standing is not None:
+                return standing
             known = self._known
-            if known is not None and known.terms.generation == generation and self._clock() < known.until:
-                return known.terms
             previous = known.terms if known is not None and known.terms.generation == generation else None
             return self._remember(await self._found_out(generation, limits, previous))
 

@@ -130,7 +130,14 @@ class Authorizer(Protocol):
 
 
 class Wire(Protocol):
-    """A way to one server. One client owns it and closes it."""
+    """A way to one server. One client owns it and closes it.
+
+    Attributes:
+        on_unmatched: Takes messages that belong to no request: changes of lists, log messages, and what an older server
+            asks of its client.
+    """
+
+    on_unmatched: OnMessage | None
 
     @property
     def http(self) -> bool:
@@ -166,6 +173,13 @@ class Wire(Protocol):
 
     async def notify(self, message: bytes, terms: Terms) -> None:
         """Send a notification, or the answer to what an older server asked; to fail at it is no fault of a call."""
+        ...
+
+    def attend(self, terms: Terms) -> None:
+        """Hear what a server of an older revision asks beside requests, where that takes a stream of its own.
+
+        Messages go to ``on_unmatched``. A server that has no such stream is none the worse for it.
+        """
         ...
 
     async def end(self, terms: Terms) -> None:

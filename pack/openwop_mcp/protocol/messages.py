@@ -89,6 +89,8 @@ FAULTS: Final[Mapping[str, str]] = {
     "unknown_result_type": "has a result of a type that this request cannot have",
     "invalid_session_id": "opens a session with an id that no header can carry",
     "input_required_undeclared": "asks for input although the client declared that it cannot be asked",
+    "invalid_input_request": "asks for input in a way that cannot be answered",
+    "endless_input_requests": "asks for input again and again",
 }
 """What can be wrong with an answer: the closed set of words, each with how a sentence about the answer goes on."""
 
@@ -217,12 +219,12 @@ def classify_stream_message(data: bytes) -> StreamMessage:
     """Tell what a message on the stream of one request is.
 
     What cannot be read, what answers another request and what answers nothing is an answer too: :func:`answer` names
-    its fault. Only an object that is no JSON-RPC message, such as a home-made heartbeat, is ``other``.
+    its fault. Only an object that is no JSON-RPC message and a bare value, such as home-made heartbeats, are ``other``.
     """
     try:
         found = dict(jsontext.members(data))
     except jsontext.JsonTextError:
-        return "answer"
+        return "other" if _is_bare(data) else "answer"
     if "method" in found:
         return "request" if "id" in found else "notification"
     return "answer" if "result" in found or "error" in found or {"jsonrpc", "id"} <= found.keys() else "other"
@@ -251,6 +253,15 @@ def excerpt(data: bytes) -> str:
     shown = data[:EXCERPT_BYTES].decode("utf-8", "backslashreplace")
     escaped = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown[: MAX_EXCERPT + 1])
     return escaped if len(escaped) <= MAX_EXCERPT else escaped[: MAX_EXCERPT - 1] + "…"
+
+
+def _is_bare(data: bytes) -> bool:
+    """Whether it is JSON, and neither an object nor an array: nothing that could hold a message."""
+    try:
+        jsontext.check(data)
+    except jsontext.JsonTextError:
+        return False
+    return jsontext.kind(data) not in ("object", "array")
 
 
 def _envelope(data: bytes, method: str) -> dict[str, bytes]:

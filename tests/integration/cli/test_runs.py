@@ -157,7 +157,8 @@ async def test_a_call_that_no_worker_has_taken_says_which_task_queue_it_waits_on
 
 async def test_the_events_of_a_run_hold_the_bytes_of_its_results(dev, run):
     prose, value = await asyncio.gather(dev.cli("runs", "events", run), dev.cli("runs", "events", run, "--json"))
-    assert [event["type"] for event in value.json] == ["run.started", "node.started", "node.completed", "run.completed"]
+    kinds = ["run.started", "node.started", "negotiation.decided", "node.completed", "run.completed"]
+    assert [event["type"] for event in value.json] == kinds
     assert ODD in value.out
     assert INPUTS.encode() in value.out
     assert "node.completed" in prose.text

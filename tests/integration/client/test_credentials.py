@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 import re
 import traceback
 from collections.abc import Callable
@@ -11,9 +12,13 @@ from collections.abc import Callable
 import pytest
 
 from openwop_mcp import jsontext
+from openwop_mcp.client import CallOptions, Progress
+from openwop_mcp.client._clients import Clients
 from openwop_mcp.client._pool import HttpPool
+from openwop_mcp.config import Settings
 from openwop_mcp.errors import McpError, RpcError
-from tests.support.fake_server import FakeServer, Reply, modern
+from tests.support.auth_server import AuthServer
+from tests.support.fake_server import FakeServer, Reply, Request, modern, notice_event
 from tests.support.mcp_client import ARGUMENTS, client_of, connected, json_reply, replies, stream_reply
 
 SECRET = 'sk-a/B+c"d\\e%f_1234567890'
@@ -159,3 +164,67 @@ async def test_the_credential_goes_to_its_server_alone() -> None:
         await client_of(one.url, transport, headers=[("Authorization", f"Bearer {PLAIN}")]).list_tools()
         await client_of(two.url, transport).list_tools()
         assert two.requests[0].header("Authorization") is None
+
+
+TOKEN_ECHOES: dict[str, Callable[[str], Reply]] = {
+    "status": lambda token: Reply(status=500, body=f"<p>{token}</p>".encode()),
+    "refusal": lambda token: Reply(status=403, body=f"Bearer {token}".encode()),
+    "page": lambda token: Reply(headers=[("Content-Type", "text/html")], body=token.encode()),
+    "error": lambda token: json_reply(json.dumps(_rpc_error(token)).encode()),
+    "error with a status": lambda token: json_reply(json.dumps(_rpc_error(token)).encode(), 422),
+    "wrong id": lambda token: json_reply(json.dumps({"jsonrpc": "2.0", "id": token, "result": {}}).encode()),
+    "cut": lambda token: json_reply(b'{"jsonrpc":"2.0","echo":"%b' % token.encode()),
+    "redirect": lambda token: Reply(status=308, headers=[("Location", f"http://127.0.0.2/{token}")]),
+    "beside the answer": lambda token: stream_reply(
+        notice_event("progress", progressToken=1, progress=1, message=f"as {token}"),
+        notice_event("message", level="error", logger=token, data={"token": token}),
+        b"data: %b\n\n" % json.dumps(_rpc_error(token)).encode(),
+    ),
+}
+
+
+def _rpc_error(token: str) -> dict[str, object]:
+    return {"jsonrpc": "2.0", "id": None, "error": {"code": -1, "message": token, "data": [{token: f"Bearer {token}"}]}}
+
+
+@pytest.mark.parametrize("name", TOKEN_ECHOES)
+async def test_a_token_that_comes_back_is_in_nothing_that_is_told(name: str, caplog, tmp_path) -> None:
+    caplog.set_level(logging.DEBUG)
+    sent: list[str] = []
+    progress: list[Progress] = []
+
+    async def echo(request: Request) -> Reply:
+        if request.method == "GET":
+            found = {"resource": server.url, "authorization_servers": [auth.issuer]}
+            return json_reply(json.dumps(found).encode(), 200 if "protected-resource/mcp" in request.path else 404)
+        token = (request.header("Authorization") or "").removeprefix("Bearer ")
+        if token not in auth.tokens:
+            return Reply(status=401, headers=[("WWW-Authenticate", "Bearer")])
+        sent.append(token)
+        return TOKEN_ECHOES[name](token)
+
+    oauth = {"grant": "client_credentials", "client_id": "pack", "client_secret": {"env": "SECRET"}}
+    environ = {"SECRET": "cl1ent-s3cr3t", "XDG_STATE_HOME": str(tmp_path)}
+    async with AuthServer() as auth, FakeServer(echo) as server:
+        auth.clients["pack"] = environ["SECRET"]
+        one = {"url": server.url, "network": "private", "credential": {"oauth": oauth}}
+        settings = Settings.model_validate({"servers": {"one": one}})
+        async with Clients(settings, client_info=b'{"name":"t","version":"1"}', environ=environ) as clients:
+            for _ in range(2):
+                with pytest.raises(McpError) as caught:
+                    options = CallOptions(on_progress=progress.append, log_level="debug")
+                    await clients["one"].call_tool("t", ARGUMENTS, options)
+                told = [_told(caught.value), "".join(traceback.format_exception(caught.value)), caplog.text, str(progress)]
+                assert sent
+                assert not [token for token in sent for text in told if token in text]
+                # Another token, while the former is still on someone's lips.
+                auth.revoke()
+    assert len(set(sent)) == 2
+    assert environ["SECRET"] not in caplog.text
+
+
+async def test_a_result_is_the_servers_and_keeps_even_what_it_echoes() -> None:
+    result = b'{"content":[{"type":"text","text":"you sent %b"}]}' % PLAIN.encode()
+    headers = [("Authorization", f"Bearer {PLAIN}")]
+    async with connected(modern({"tools/call": result}), headers=headers) as (client, _):
+        assert (await client.call_tool("t", ARGUMENTS)).result == result

@@ -440,3 +440,37 @@ async def test_a_result_type_means_nothing_in_a_revision_without_them() -> None:
     old = LegacyServer(results={"tools/call": b'{"resultType":"teleport","content":[]}'})
     async with connected(old, options=OLDEST) as (client, _):
         assert (await client.call_tool("t", ARGUMENTS)).result == b'{"resultType":"teleport","content":[]}'
+
+
+async def test_a_question_beside_requests_comes_on_a_stream_of_its_own_where_there_is_someone_to_ask() -> None:
+    asked = b'data: {"jsonrpc":"2.0","id":5,"method":"elicitation/create","params":{"message":"Who?"}}\n\n'
+    old = LegacyServer(results={"GET": lambda _: stream_reply(b"id: 1\nretry: 1\ndata:\n\n", asked, stall="body")})
+    heard: list[tuple[str, bytes]] = []
+
+    async def answer(method: str, params: bytes) -> bytes:
+        heard.append((method, params))
+        return b'{"action":"decline"}'
+
+    async with connected(old, options={**OLDEST, "on_input": answer}) as (client, server):
+        await client.list_tools()
+        async with asyncio.timeout(5):
+            while "response" not in _methods(server):
+                old.notified.clear()
+                await old.notified.wait()
+        (reply,) = [one.json for one in server.requests if one.body and "method" not in one.json]
+        (initialize,) = [one.json for one in server.requests if one.body and one.json.get("method") == "initialize"]
+    assert heard == [("elicitation/create", b'{"message":"Who?"}')]
+    assert reply == {"jsonrpc": "2.0", "id": 5, "result": {"action": "decline"}}
+    assert initialize["params"]["capabilities"] == {"elicitation": {"form": {}}}
+
+
+async def test_a_server_without_such_a_stream_is_none_the_worse_for_it() -> None:
+    async def answer(_: str, __: bytes) -> bytes:
+        return b"{}"
+
+    old = LegacyServer()
+    async with connected(old, options={**OLDEST, "on_input": answer}) as (client, server):
+        for _ in range(3):
+            await client.list_tools()
+        assert [request.method for request in server.requests].count("GET") <= 1
+    assert old.ended == ["session-1"]

@@ -43,11 +43,22 @@ BROKEN = {
     "another id": (b'{"jsonrpc":"2.0","id":99,"result":{}}', "wrong_id"),
     "an id of another type": (b'{"jsonrpc":"2.0","id":"$","result":{}}', "wrong_id"),
     "an id spelled as a real": (b'{"jsonrpc":"2.0","id":$.0,"result":{}}', "wrong_id"),
+    "an id in scientific spelling": (b'{"jsonrpc":"2.0","id":$e0,"result":{}}', "wrong_id"),
+    "an id of the other sign": (b'{"jsonrpc":"2.0","id":-$,"result":{}}', "wrong_id"),
+    "an id that is true": (b'{"jsonrpc":"2.0","id":true,"result":{}}', "wrong_id"),
+    "an id in an array": (b'{"jsonrpc":"2.0","id":[$],"result":{}}', "wrong_id"),
+    "an id in an object": (b'{"jsonrpc":"2.0","id":{"id":$},"result":{}}', "wrong_id"),
+    "an id with a zero before it": (b'{"jsonrpc":"2.0","id":0$,"result":{}}', "invalid_json"),
+    "an id too large for anything": (b'{"jsonrpc":"2.0","id":%b,"result":{}}' % (b"9" * 400), "wrong_id"),
+    "an error for an id of another type": (b'{"jsonrpc":"2.0","id":"$","error":{"code":1,"message":""}}', "wrong_id"),
     "no id": (b'{"jsonrpc":"2.0","result":{}}', "wrong_id"),
     "a null id": (b'{"jsonrpc":"2.0","id":null,"result":{}}', "wrong_id"),
     "an error for another id": (b'{"jsonrpc":"2.0","id":99,"error":{"code":1,"message":""}}', "wrong_id"),
     "an array": (b'[{"jsonrpc":"2.0","id":$,"result":{}}]', "not_an_object"),
-    "a number": (b"7", "not_an_object"),
+    "an array in white space": (b' \t[ {"jsonrpc":"2.0","id":$,"result":{}} ]', "not_an_object"),
+    "an array of two": (b'[{"jsonrpc":"2.0","method":"x"},{"jsonrpc":"2.0","id":$,"result":{}}]', "not_an_object"),
+    "an empty array": (b"[]", "not_an_object"),
+    "an array in an array": (b'[[{"jsonrpc":"2.0","id":$,"result":{}}]]', "not_an_object"),
     "both": (b'{"jsonrpc":"2.0","id":$,"result":{},"error":{"code":1,"message":""}}', "both_result_and_error"),
     "both, one null": (b'{"jsonrpc":"2.0","id":$,"result":{},"error":null}', "both_result_and_error"),
     "neither": (b'{"jsonrpc":"2.0","id":$}', "neither_result_nor_error"),
@@ -88,6 +99,13 @@ async def test_a_broken_answer_is_a_typed_error_at_once(name: str, stream: bool)
     assert (error.fault, error.code, error.delivery) == (fault, "upstream_unavailable", Delivery.UNKNOWN)
     assert fault in FAULTS
     assert 0 < len(error.facts["excerpt"]) <= 256
+
+
+@pytest.mark.parametrize("body", [b"7", b'"text"', b"null", b"true", b" 1.10 "])
+async def test_a_bare_value_is_no_answer(body: bytes) -> None:
+    error = await _failure(replies(json_reply(body)))
+    assert isinstance(error, MalformedAnswerError)
+    assert (error.fault, error.delivery) == ("not_an_object", Delivery.UNKNOWN)
 
 
 async def test_a_wrong_id_is_named_with_the_one_expected() -> None:

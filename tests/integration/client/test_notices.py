@@ -6,20 +6,38 @@ import asyncio
 import json
 import logging
 import sys
-from pathlib import Path
 
 import pytest
 
 from openwop_mcp.client import CallOptions, Clients, Progress
 from openwop_mcp.client._notices import LEVELS, MAX_LOGGED
 from openwop_mcp.config import Settings
-from tests.support import stdio_server
 from tests.support.fake_server import notice_event
 from tests.support.mcp_client import ARGUMENTS, CLIENT_INFO, connected, replies, stream_reply
 
 ANSWER = b'data: {"jsonrpc":"2.0","id":1,"result":{}}\n\n'
 LOGGER = "openwop_mcp.messages"
-PROGRAM = [sys.executable, "-I", "-S", str(Path(stdio_server.__file__))]
+PYTHON = [sys.executable, "-I", "-S", "-c"]
+
+SAYING = """
+import json, sys
+
+held = []
+for line in sys.stdin:
+    asked = json.loads(line)
+    result = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"completions": {}}}
+    if asked["method"] == "completion/complete":
+        held.append(asked["id"])
+        if asked["params"]["ref"] == "wait":
+            continue
+        for level in ("debug", "info", "error"):
+            params = {"level": level, "data": level}
+            print(json.dumps({"jsonrpc": "2.0", "method": "notifications/message", "params": params}), flush=True)
+    for one in (*held, *([] if held else [asked["id"]])):
+        print(json.dumps({"jsonrpc": "2.0", "id": one, "result": result}), flush=True)
+    held.clear()
+"""
+"""A server that says three things to each request, and before that lets those wait that are to."""
 
 PINGING = """
 import json, sys
@@ -141,35 +159,23 @@ async def test_a_flood_of_log_messages_is_cut_with_one_line_that_says_so_and_eac
             assert "not shown" in text
 
 
-def _log_line(level: str) -> str:
-    params = {"level": level, "data": level}
-    return json.dumps({"jsonrpc": "2.0", "method": "notifications/message", "params": params}) + "\n"
-
-
 async def test_log_messages_over_stdio_are_for_the_request_under_way_that_wants_to_know_most(caplog) -> None:
-    settings = Settings.model_validate({"servers": {"local": {"command": PROGRAM}}})
-    said = ["text", "".join(_log_line(level) for level in ("debug", "info", "error"))]
-    answer = {"resultType": "complete"}
-
-    def steps(*do: object) -> bytes:
-        return json.dumps({"do": do}).encode()
-
+    settings = Settings.model_validate({"servers": {"local": {"command": [*PYTHON, SAYING]}}})
     async with Clients(settings, client_info=CLIENT_INFO, environ={}) as clients:
         client = clients["local"]
-        await client.complete(steps(said, ["answer", answer]))
+        await client.complete(b'{"ref":"now"}')
         assert _said(caplog) == []
-        # Both are held until the last has come, which then says something before the two are answered.
         await asyncio.gather(
-            client.complete(steps(["hold", 2]), CallOptions(log_level="info")),
-            client.complete(steps(said, ["hold", 2]), CallOptions(log_level="critical")),
+            client.complete(b'{"ref":"wait"}', CallOptions(log_level="info")),
+            client.complete(b'{"ref":"now"}', CallOptions(log_level="critical")),
         )
-        await client.complete(steps(said, ["answer", answer]))
+        await client.complete(b'{"ref":"now"}')
     assert _said(caplog) == [(logging.INFO, 'local says: "info"'), (logging.ERROR, 'local says: "error"')]
 
 
 async def test_a_ping_over_stdio_is_answered_where_the_revision_has_pings() -> None:
-    command = [sys.executable, "-I", "-S", "-c", PINGING]
-    settings = Settings.model_validate({"servers": {"old": {"command": command, "minimum_revision": "2025-06-18"}}})
+    old = {"command": [*PYTHON, PINGING], "minimum_revision": "2025-06-18"}
+    settings = Settings.model_validate({"servers": {"old": old}})
     async with Clients(settings, client_info=CLIENT_INFO, environ={}) as clients:
         page = await clients["old"].list_tools()
     assert json.loads(page.result)["told"] == {"jsonrpc": "2.0", "id": "p", "result": {}}

@@ -1,0 +1,489 @@
+"""Requests to one server on agreed terms: each goes out with what its revision wants beside it.
+
+Owns the agreement, ids, what a server says and asks beside its answers, and trying again where a server did not act.
+Knows nothing of tools, caches or schemas.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from openwop_mcp import jsontext, schemas
+from openwop_mcp.client import _notices as notices
+from openwop_mcp.client._negotiation import Negotiator
+from openwop_mcp.client._redact import Redactor
+from openwop_mcp.client._trace import trace_meta
+from openwop_mcp.client._wire import Incoming, Outgoing, StaleTermsError, Terms, Wire
+from openwop_mcp.config import Timeouts
+from openwop_mcp.effects.delivery import Delivery
+from openwop_mcp.errors import (
+    ConnectError,
+    HttpStatusError,
+    InvalidRequestError,
+    MalformedAnswerError,
+    McpError,
+    NoCommonRevisionError,
+    RpcError,
+    TimeLimitError,
+)
+from openwop_mcp.protocol import messages, mrtr, revisions
+
+__all__ = ("DEFAULT", "CallOptions", "Conversation", "Exchange", "Members", "OnInput")
+
+T = TypeVar("T")
+
+Members = Sequence[tuple[str, bytes]]
+"""Members of a request's params, each with its JSON text."""
+
+OnInput = Callable[[str, bytes], Awaitable[bytes]]
+"""Answers what a server asks: method and params in, the result's JSON text out."""
+
+NO_CAPABILITIES = b"{}"
+"""No elicitation, sampling or roots: a server must then not ask for them (MCP 2026-07-28, multi round-trip)."""
+
+ASKABLE = b'{"elicitation":{"form":{}}}'
+"""What a client declares that has someone to ask."""
+
+NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+"""Which parameter stands in ``Mcp-Name`` (MCP 2026-07-28, Streamable HTTP, standard headers)."""
+
+CAPABILITY = {"tools": "tools", "resources": "resources", "prompts": "prompts", "completion": "completions"}
+"""The capability that a server of an older revision must have declared, by the first part of a method's name."""
+
+WITHOUT_PROGRESS = frozenset({"server/discover", "initialize", "subscriptions/listen"})
+"""Methods that have no progress to tell."""
+
+MAX_TRIES = 4
+"""Times that one call may be put on the wire: besides the call itself for a revision that the server named, a session
+that had ended, and a process that was restarted."""
+
+MAX_ROUNDS = 10
+"""Rounds of questions in one call; the SDKs of MCP stop at as many."""
+
+DEAD_SESSION = frozenset({400, 404})
+"""How servers say that they do not know a session: the older revisions ask for 404, and some answer 400."""
+
+
+NO_REQUEST = 0
+"""An id that no request has."""
+
+MINIMUM = 0.001
+"""Seconds: the least limit there is, for a call whose time is up."""
+
+
+UNSPENT = 0.05
+"""Seconds up to which nothing counts as spent, so that a limit that fires is told as it stands in the settings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One answered request.
+
+    Attributes:
+        result: The exact bytes of ``result``.
+        revision: MCP revision on the wire; empty where nothing came, which is a health all the same.
+        http_status: Status of the answer; 0 where there is none, as over stdio.
+        cached: Whether it was read before and is still fresh; then nothing was sent.
+        verdict: Whether ``structuredContent`` keeps to the tool's output schema, where one is known. The result is the
+            result all the same: the tool has run.
+        refusal: Why there is no revision that both sides speak, where a health says so.
+        asked: Whether the server asked something before it answered; such an answer is never served again.
+    """
+
+    result: bytes
+    revision: str
+    http_status: int
+    cached: bool = False
+    verdict: schemas.Verdict | None = None
+    refusal: NoCommonRevisionError | None = None
+    asked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CallOptions:
+    """What a caller may want of one request beside its answer.
+
+    Attributes:
+        timeout: Seconds; a total limit below the server's own.
+        on_progress: Takes what the server tells of the request's progress.
+        on_notice: Takes the notifications of a subscription.
+        log_level: The level from which on the server may send log messages; None for the server's setting.
+        tenant: On whose behalf; what one may see no other is shown.
+        principal: On whose authority, likewise.
+    """
+
+    timeout: float | None = None
+    on_progress: Callable[[notices.Progress], None] | None = None
+    on_notice: Callable[[notices.Notice], None] | None = None
+    log_level: str | None = None
+    tenant: str = ""
+    principal: str = ""
+
+
+DEFAULT = CallOptions()
+
+
+class Conversation:
+    """What is said with one server. Close it, and with it the wire.
+
+    Args:
+        wire: The way to the server; owned.
+        timeouts: Limits in seconds for each request.
+        client_info: JSON text of ``Implementation``.
+        floor: The oldest revision of MCP to speak.
+        name: The server's id in the settings.
+        log_level: The level from which on the server may send log messages; None for none.
+        on_input: Answers the server's questions; None declares that it must ask none.
+        on_change: Is told of what voids what was read before.
+        redactor: Keeps credentials out of errors and logs.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        wire: Wire,
+        *,
+        timeouts: Timeouts,
+        client_info: bytes,
+        floor: str,
+        name: str,
+        log_level: str | None,
+        on_input: OnInput | None,
+        on_change: Callable[[notices.Notice], None],
+        redactor: Redactor,
+        clock: Callable[[], float],
+    ) -> None:
+        self._wire = wire
+        self._timeouts = timeouts
+        self._name = name
+        self._log_level = log_level
+        self._on_input = on_input
+        self._on_change = on_change
+        self._redactor = redactor
+        self._clock = clock
+        self._ids = itertools.count(1)
+        self._replies: set[asyncio.Task[None]] = set()
+        self._logs: list[notices.ServerLog] = []
+        capabilities = NO_CAPABILITIES if on_input is None else ASKABLE
+        self._meta = messages.terms_meta(revisions.MODERN, client_info, capabilities)
+        wire.on_unmatched = self._unmatched
+        self._negotiator = Negotiator(
+            self._ask,
+            self._introduce,
+            wire.end,
+            client_info=client_info,
+            capabilities=capabilities,
+            floor=floor,
+            http=wire.http,
+            clock=clock,
+        )
+
+    @property
+    def terms(self) -> Terms | None:
+        """What was agreed last, if it stands."""
+        return self._negotiator.terms
+
+    async def close(self) -> None:
+        """End the session, if there is one, and let go of the wire."""
+        terms = self._negotiator.terms
+        if terms is not None and terms.legacy:
+            self._negotiator.forget(terms)
+            await self._wire.end(terms)
+        for task in self._replies:
+            task.cancel()
+        await self._wire.close()
+
+    async def answered(
+        self,
+        method: str,
+        members: Members,
+        options: CallOptions,
+        extra: Sequence[tuple[str, str]] = (),
+        limits: Timeouts | None = None,
+    ) -> Exchange:
+        """A request and what the server asks before it answers, if there is someone to ask.
+
+        Raises:
+            McpError: Any of the tree; no credential is in it.
+        """
+        try:
+            return await self._rounds(method, members, options, extra, limits or self.limits(options.timeout))
+        except McpError as error:
+            self._redactor.clean(error)
+            raise
+
+    async def _rounds(
+        self,
+        method: str,
+        members: Members,
+        options: CallOptions,
+        extra: Sequence[tuple[str, str]],
+        limits: Timeouts,
+    ) -> Exchange:
+        began = self._clock()
+        exchange = await self.request(method, members, options, extra, limits)
+        rounds = 0
+        while messages.is_input_required(exchange.result):
+            if rounds == MAX_ROUNDS:
+                raise _unanswerable(method, "endless_input_requests", f" ({MAX_ROUNDS} times)")
+            rounds += 1
+            asked = await self._asked(method, exchange.result)
+            again = mrtr.retry(members, *asked)
+            exchange = await self.request(method, again, options, extra, self._less(limits, began))
+        return replace(exchange, asked=True) if rounds else exchange
+
+    async def _asked(self, method: str, result: bytes) -> tuple[mrtr.InputRequired, Mapping[str, bytes]]:
+        if self._on_input is None:
+            raise _unanswerable(method, "input_required_undeclared")
+        try:
+            asked = mrtr.read(result)
+        except mrtr.MalformedInputError as error:
+            raise _unanswerable(method, "invalid_input_request", f": {error}") from None
+        return asked, {key: await self._on_input(want.method, want.params) for key, want in asked.requests.items()}
+
+    async def request(
+        self,
+        method: str,
+        members: Members,
+        options: CallOptions,
+        extra: Sequence[tuple[str, str]],
+        limits: Timeouts,
+    ) -> Exchange:
+        """A request on agreed terms, and once more on others where those turn out not to stand."""
+        began = self._clock()
+        left = limits
+        # What is known of the call where something beside it fails.
+        known = Delivery.NOT_SENT
+        terms = await self._terms(left, known)
+        tries, insisted = 0, False
+        while True:
+            tries += 1
+            left = self._less(limits, began)
+            try:
+                result, incoming = await self._send(terms, method, members, left, options, extra)
+            except (StaleTermsError, RpcError, HttpStatusError) as failure:
+                if not isinstance(failure, StaleTermsError):
+                    known = Delivery.NOT_PROCESSED
+                left, other = self._less(limits, began), None
+                if tries < MAX_TRIES:
+                    other = await self._agreed(self._other_terms(terms, method, failure, left), left, known)
+                if other is None or (other is terms and insisted):
+                    raise self._final(terms, method, failure) from None
+                # A server that refuses a revision and names it all the same is asked once more, and no oftener.
+                insisted = other is terms
+                terms = other
+            except McpError as error:
+                if error.delivery is Delivery.NOT_SENT:
+                    error.delivery = known
+                raise
+            else:
+                self._negotiator.confirm(terms)
+                return Exchange(result, terms.revision, incoming.status)
+
+    def _final(self, terms: Terms, method: str, failure: StaleTermsError | RpcError | HttpStatusError) -> McpError:
+        """What a call ends with that no other terms help."""
+        if isinstance(failure, StaleTermsError):
+            return _never_there()
+        if isinstance(failure, RpcError) and self._negotiator.took(terms, method, failure):
+            failure.facts["revision"] = terms.revision
+        return failure
+
+    async def _terms(self, limits: Timeouts, known: Delivery) -> Terms:
+        """The terms to send a request on."""
+        began = self._clock()
+        for _ in range(MAX_TRIES):
+            left = self._less(limits, began)
+            generation = await self._wire.open(left)
+            standing = self._negotiator.standing(generation)
+            if standing is not None:
+                return standing
+            # A process that ends before it agrees is followed by another.
+            with contextlib.suppress(StaleTermsError):
+                left = self._less(limits, began)
+                return await self._agreed(self._negotiator.agree(generation, left), left, known)
+        raise _never_there()
+
+    async def _agreed(self, work: Coroutine[Any, Any, T], limits: Timeouts, known: Delivery) -> T:
+        """Agree with the server for a call, within its limits: others may be agreeing, and it waits for them.
+
+        What fails here says nothing of the call itself, of which is known what was known before.
+        """
+        try:
+            async with asyncio.timeout(limits.total):
+                return await work
+        except TimeoutError:
+            raise TimeLimitError(
+                f"no agreement with the server: the 'total' limit of {limits.total:g} s ran out (setting"
+                " servers.<id>.timeouts.total, or the call's own timeout)",
+                limit="total",
+                seconds=limits.total,
+                delivery=known,
+            ) from None
+        except McpError as error:
+            error.delivery = known
+            raise
+
+    async def _other_terms(
+        self, terms: Terms, method: str, error: StaleTermsError | RpcError | HttpStatusError, limits: Timeouts
+    ) -> Terms | None:
+        """Terms on which a request is to be sent again: it was not sent, or the server did not act on it."""
+        if not isinstance(error, StaleTermsError):
+            with contextlib.suppress(StaleTermsError):
+                return await self._contradicted(terms, method, error, limits)
+        self._negotiator.forget(terms)
+        return await self._terms(limits, Delivery.NOT_SENT)
+
+    async def _contradicted(
+        self, terms: Terms, method: str, error: RpcError | HttpStatusError, limits: Timeouts
+    ) -> Terms | None:
+        if not terms.legacy:
+            return await self._negotiator.contradicted(terms, method, error, limits)
+        status = error.http_status if isinstance(error, RpcError) else error.status
+        if self._wire.http and status in DEAD_SESSION:
+            return await self._negotiator.renewed(terms, limits)
+        return None
+
+    async def _ask(self, terms: Terms, method: str, members: Members, limits: Timeouts) -> tuple[bytes, Incoming]:
+        """What the negotiator asks with."""
+        return await self._send(terms, method, members, limits, DEFAULT, ())
+
+    async def _introduce(self, terms: Terms, limits: Timeouts) -> None:
+        await self._wire.notify(messages.notification("notifications/initialized"), terms)
+        if self._on_input is not None:
+            self._wire.attend(terms)
+        if self._log_level is not None and jsontext.member(terms.capabilities, "logging") is not None:
+            await self._ask(terms, "logging/setLevel", [("level", jsontext.encode(self._log_level))], limits)
+
+    async def _send(
+        self,
+        terms: Terms,
+        method: str,
+        members: Members,
+        limits: Timeouts,
+        options: CallOptions,
+        extra: Sequence[tuple[str, str]],
+    ) -> tuple[bytes, Incoming]:
+        if terms.legacy:
+            _declared(terms, method)
+        request_id = next(self._ids)
+        out = Outgoing(
+            request_id,
+            method,
+            messages.request(request_id, method, members, self._meta_of(terms, method, request_id, options)),
+            terms,
+            None if terms.legacy else _named(method, members),
+            extra if self._wire.http and not terms.legacy else (),
+        )
+
+        level = options.log_level or self._log_level
+        log = None if level is None else notices.ServerLog(self._name, level, self._redactor.text)
+
+        def on_message(message: bytes) -> None:
+            self._take(message, request_id, terms, options, log)
+
+        logs = [] if log is None else [log]
+        self._logs += logs
+        try:
+            incoming = await self._wire.exchange(out, limits=limits, on_message=on_message)
+        finally:
+            for one in logs:
+                self._logs.remove(one)
+        result = messages.answer(
+            incoming.message, request_id, method=method, http_status=incoming.status, legacy=terms.legacy
+        )
+        return result, incoming
+
+    def _meta_of(self, terms: Terms, method: str, request_id: int, options: CallOptions) -> list[tuple[str, bytes]]:
+        meta = [] if terms.legacy else list(self._meta)
+        if method not in WITHOUT_PROGRESS:
+            meta.append(("progressToken", b"%d" % request_id))
+        level = options.log_level or self._log_level
+        if level is not None and not terms.legacy:
+            meta.append((messages.LOG_LEVEL, jsontext.encode(level)))
+        meta.extend(trace_meta())
+        return meta
+
+    def _take(
+        self, message: bytes, request_id: int, terms: Terms, options: CallOptions, log: notices.ServerLog | None
+    ) -> None:
+        """Deal with a message that is no answer."""
+        notice = notices.read(message)
+        if isinstance(notice, notices.Asked):
+            # A server of revision 2026-07-28 asks nothing this way, and gets no answer.
+            if terms.legacy:
+                self._reply(self._answer_to(notice, terms))
+            return
+        if notice is None:
+            return
+        if notice.method in notices.CHANGES:
+            self._on_change(notice)
+        if notice.method == notices.MESSAGE and log is not None:
+            log.take(notice)
+        if options.on_notice is not None and notice.subscription == b"%d" % request_id:
+            options.on_notice(notice)
+        if options.on_progress is not None and (progress := notice.progress(request_id)) is not None:
+            said = progress.message and self._redactor.text(progress.message)
+            options.on_progress(notices.Progress(progress.progress, progress.total, said))
+
+    def _unmatched(self, message: bytes) -> None:
+        """Deal with a message that belongs to no request: a change, a log message, or what an older server asks."""
+        # Of the requests under way a log message is for the one that wants to know most; without one nobody wants it.
+        log = min(self._logs, key=lambda log: log.least, default=None)
+        self._take(message, NO_REQUEST, self._negotiator.terms or Terms(revisions.MODERN), DEFAULT, log)
+
+    def _reply(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._replies.add(task)
+        task.add_done_callback(self._replies.discard)
+
+    async def _answer_to(self, asked: notices.Asked, terms: Terms) -> None:
+        """Answer what a server of an older revision asks of its client."""
+        if asked.method == "ping":
+            reply = messages.response(asked.request_id, b"{}")
+        elif asked.method == "elicitation/create" and self._on_input is not None:
+            reply = messages.response(asked.request_id, await self._on_input(asked.method, asked.params))
+        else:
+            reply = messages.error_response(
+                asked.request_id, messages.METHOD_NOT_FOUND, "this client has no such method"
+            )
+        await self._wire.notify(reply, terms)
+
+    def limits(self, timeout: float | None, began: float | None = None) -> Timeouts:
+        """Limits of a call; what is left of them since ``began``, as the requests that it needs share its total."""
+        limits = self._timeouts if timeout is None else self._timeouts.narrowed(timeout)
+        return limits if began is None else self._less(limits, began)
+
+    def _less(self, limits: Timeouts, began: float) -> Timeouts:
+        spent = self._clock() - began
+        return limits if spent < UNSPENT else limits.narrowed(max(MINIMUM, limits.total - spent))
+
+
+def _never_there() -> ConnectError:
+    return ConnectError("the server's process ends again and again before a request reaches it")
+
+
+def _unanswerable(method: str, fault: str, detail: str = "") -> MalformedAnswerError:
+    """What a server asks cannot be answered, and asking again would not change that."""
+    return MalformedAnswerError(
+        f"the answer to {method} {messages.FAULTS[fault]}{detail}",
+        fault=fault,
+        delivery=Delivery.ANSWERED,
+        retryable=False,
+    )
+
+
+def _declared(terms: Terms, method: str) -> None:
+    """Only what the server declared may be asked of it (MCP 2025-11-25, lifecycle)."""
+    capability = CAPABILITY.get(method.partition("/")[0])
+    if capability is not None and jsontext.member(terms.capabilities, capability) is None:
+        raise InvalidRequestError(f"the server has not declared '{capability}', so that {method} cannot be asked of it")
+
+
+def _named(method: str, members: Members) -> str | None:
+    key = NAMED_BY.get(method)
+    return next((jsontext.decode(value) for name, value in members if name == key), None)

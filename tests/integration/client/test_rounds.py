@@ -1,0 +1,232 @@
+"""Questions before an answer: each round is the same request with another id, the answers, and the state as it came."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from openwop_mcp import jsontext
+from openwop_mcp.client import CallOptions, McpClient
+from openwop_mcp.client._conversation import MAX_ROUNDS
+from openwop_mcp.effects.delivery import Delivery
+from openwop_mcp.errors import MalformedAnswerError, TimeLimitError
+from openwop_mcp.protocol.messages import FAULTS
+from tests.support.fake_server import Handler, Request, modern
+from tests.support.mcp_client import connected
+
+EXACT = b'{"b":9007199254740993,"a": 1.10,"s":"\\u00e9 \xc3\xa9 \\ud800"}'
+STATE = b'"e30=\\u0000 \xc3\xbc\\/"'
+DONE = b'{"resultType":"complete","content":[],"contents":[],"messages":[]}'
+QUESTION = b'{"method":"elicitation/create","params":{"message":"Which?","n":1.10}}'
+
+ASKABLE: dict[str, Callable[[McpClient], Any]] = {
+    "tools/call": lambda client: client.call_tool("t", EXACT),
+    "prompts/get": lambda client: client.get_prompt("p", EXACT),
+    "resources/read": lambda client: client.read_resource("fake://one"),
+}
+ELSEWHERE: dict[str, Callable[[McpClient], Any]] = {
+    "tools/list": lambda client: client.list_tools(),
+    "resources/list": lambda client: client.list_resources(),
+    "resources/templates/list": lambda client: client.list_resource_templates(),
+    "prompts/list": lambda client: client.list_prompts(),
+    "completion/complete": lambda client: client.complete(b'{"ref":{},"argument":{}}'),
+    "server/discover": lambda client: client.discover(),
+}
+
+
+class Person:
+    """Answers questions, and keeps them."""
+
+    def __init__(self, answer: bytes = b'{"action":"accept","content":{"n":1.10}}') -> None:
+        self.asked: list[tuple[str, bytes]] = []
+        self.answer = answer
+
+    async def __call__(self, method: str, params: bytes) -> bytes:
+        self.asked.append((method, params))
+        return self.answer
+
+
+def _rounds(*results: bytes) -> Handler:
+    """Answers with each of these in turn, and with the last of them for ever."""
+    left = list(results)
+
+    def answer(_: Request) -> bytes:
+        return left.pop(0) if len(left) > 1 else left[0]
+
+    return modern(dict.fromkeys([*ASKABLE, *ELSEWHERE], answer))
+
+
+def _input(requests: bytes | None = None, state: bytes | None = None) -> bytes:
+    members = [("resultType", b'"input_required"')]
+    members += [] if requests is None else [("inputRequests", requests)]
+    members += [] if state is None else [("requestState", state)]
+    return jsontext.build(members)
+
+
+def _params(request: Request) -> dict[str, bytes]:
+    found = jsontext.member(request.body, "params")
+    assert found is not None
+    return {name: value for name, value in jsontext.members(found) if name != "_meta"}
+
+
+@pytest.mark.parametrize("method", ASKABLE)
+async def test_a_repeat_is_the_request_with_the_answers_and_the_exact_state_and_the_next_has_what_it_was_asked(
+    method: str,
+) -> None:
+    person = Person()
+    handler = _rounds(_input(b'{"q":%b}' % QUESTION, STATE), _input(b'{"r":%b,"s":%b}' % (QUESTION, QUESTION)), DONE)
+    async with connected(handler, options={"on_input": person}) as (client, server):
+        assert (await ASKABLE[method](client)).result == DONE
+        first, second, third = server.requests
+    assert len({request.json["id"] for request in server.requests}) == 3
+    base = _params(first)
+    assert _params(second) == {**base, "inputResponses": b'{"q":%b}' % person.answer, "requestState": STATE}
+    assert _params(third) == {**base, "inputResponses": b'{"r":%b,"s":%b}' % (person.answer, person.answer)}
+    assert person.asked == [("elicitation/create", b'{"message":"Which?","n":1.10}')] * 3
+    assert len({request.header("Mcp-Name") for request in server.requests}) == 1
+
+
+async def test_a_state_alone_asks_nobody_and_goes_back() -> None:
+    person = Person()
+    async with connected(_rounds(_input(state=STATE), DONE), options={"on_input": person}) as (client, server):
+        assert (await client.call_tool("t", EXACT)).result == DONE
+        assert _params(server.requests[1]).get("requestState") == STATE
+        assert "inputResponses" not in _params(server.requests[1])
+    assert person.asked == []
+
+
+@pytest.mark.parametrize("answer", [b'{"action":"decline"}', b'{"action":"cancel"}'])
+async def test_a_refusal_is_sent_as_such_and_a_server_that_asks_for_ever_ends_at_the_ceiling(answer: bytes) -> None:
+    assert MAX_ROUNDS == 10
+    person = Person(answer)
+    handler = _rounds(_input(b'{"q":%b}' % QUESTION, STATE))
+    async with connected(handler, options={"on_input": person}) as (client, server):
+        with pytest.raises(MalformedAnswerError) as caught:
+            await client.call_tool("t", EXACT)
+        assert len(server.requests) == 1 + MAX_ROUNDS
+        sent = {_params(request)["inputResponses"] for request in server.requests[1:]}
+        assert sent == {b'{"q":%b}' % answer}
+    assert len(person.asked) == MAX_ROUNDS
+    error = caught.value
+    assert error.fault == "endless_input_requests"
+    assert error.fault in FAULTS
+    assert (error.delivery, error.retryable) == (Delivery.ANSWERED, False)
+    assert str(MAX_ROUNDS) in error.message
+
+
+async def test_states_without_end_end_at_the_ceiling() -> None:
+    async with connected(_rounds(_input(state=b'"s"')), options={"on_input": Person()}) as (client, server):
+        with pytest.raises(MalformedAnswerError) as caught:
+            await client.call_tool("t", EXACT)
+        assert len(server.requests) == 1 + MAX_ROUNDS
+    assert caught.value.fault == "endless_input_requests"
+
+
+async def test_the_answer_to_the_last_round_that_is_allowed_is_the_result() -> None:
+    rounds = [_input(state=b'"s"')] * MAX_ROUNDS
+    async with connected(_rounds(*rounds, DONE), options={"on_input": Person()}) as (client, server):
+        assert (await client.call_tool("t", EXACT)).result == DONE
+        assert len(server.requests) == 1 + MAX_ROUNDS
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        b'{"resultType":"input_required"}',
+        _input(state=b"7"),
+        _input(state=b"null"),
+        _input(b"[]"),
+        _input(b"null", b'"s"'),
+        _input(b'{"q":{"method":"tools/call"}}'),
+        _input(b'{"q":"elicitation/create"}', b'"s"'),
+        b'{"resultType":"input_requir\\u0065d"}',
+    ],
+)
+async def test_a_question_that_cannot_be_answered_is_final_and_asks_nobody(asked: bytes) -> None:
+    person = Person()
+    async with connected(_rounds(asked), options={"on_input": person}) as (client, server):
+        with pytest.raises(MalformedAnswerError) as caught:
+            await client.call_tool("t", EXACT)
+        assert len(server.requests) == 1
+    error = caught.value
+    assert error.fault == "invalid_input_request"
+    assert error.fault in FAULTS
+    assert (error.delivery, error.retryable) == (Delivery.ANSWERED, False)
+    assert person.asked == []
+
+
+@pytest.mark.parametrize("method", ELSEWHERE)
+@pytest.mark.parametrize("askable", [True, False])
+@pytest.mark.parametrize("asked", [_input(b'{"q":%b}' % QUESTION), _input(state=b'"s"'), _input()])
+async def test_a_question_where_none_can_be_is_no_result_and_asks_nobody(
+    method: str, askable: bool, asked: bytes
+) -> None:
+    person = Person()
+    async with connected(_rounds(asked), options={"on_input": person} if askable else {}) as (client, server):
+        with pytest.raises(MalformedAnswerError) as caught:
+            await ELSEWHERE[method](client)
+        assert len(server.requests) == 1
+    assert caught.value.fault == "unknown_result_type"
+    assert caught.value.facts["excerpt"].startswith('{"jsonrpc"')
+    assert person.asked == []
+
+
+@pytest.mark.parametrize("method", [*ASKABLE, *ELSEWHERE])
+@pytest.mark.parametrize("kind", [b'"teleport"', b'"task"', b'"Complete"', b'""', b"null", b"7", b'["complete"]', b"{}"])
+async def test_a_type_that_the_protocol_does_not_have_is_no_result_of_any_method(method: str, kind: bytes) -> None:
+    result = b'{"resultType":%b,"content":[]}' % kind
+    async with connected(_rounds(result)) as (client, server):
+        with pytest.raises(MalformedAnswerError) as caught:
+            await {**ASKABLE, **ELSEWHERE}[method](client)
+        assert len(server.requests) == 1
+    assert (caught.value.fault, caught.value.delivery) == ("unknown_result_type", Delivery.UNKNOWN)
+    assert result.decode() in caught.value.facts["excerpt"]
+
+
+@pytest.mark.parametrize("method", [*ASKABLE, *ELSEWHERE])
+@pytest.mark.parametrize(
+    "result", [b'{"content":[]}', b'{"resultType":"complete"}', b'{"resultType":"c\\u006fmplete"}'], ids=str
+)
+async def test_a_result_without_a_type_is_complete(method: str, result: bytes) -> None:
+    async with connected(_rounds(result)) as (client, _):
+        assert (await {**ASKABLE, **ELSEWHERE}[method](client)).result == result
+
+
+async def test_a_client_says_that_it_can_be_asked_only_if_it_can() -> None:
+    key = "io.modelcontextprotocol/clientCapabilities"
+    for options, declared in (({"on_input": Person()}, {"elicitation": {"form": {}}}), ({}, {})):
+        async with connected(modern(), options=options) as (client, server):
+            await client.call_tool("t", EXACT)
+            assert server.requests[0].json["params"]["_meta"][key] == declared
+
+
+async def test_rounds_share_the_total_limit_of_the_call() -> None:
+    async def slow_person(method: str, params: bytes) -> bytes:
+        await asyncio.sleep(0.1)
+        return b'{"action":"accept"}'
+
+    async def never(request: Request) -> bytes:
+        if "inputResponses" in request.json["params"]:
+            await asyncio.Event().wait()
+        return _input(b'{"q":%b}' % QUESTION)
+
+    handler = modern({"tools/call": never})
+    async with connected(handler, options={"on_input": slow_person}) as (client, _):
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(TimeLimitError) as caught:
+            await client.call_tool("t", EXACT, CallOptions(timeout=0.3))
+        assert asyncio.get_running_loop().time() - began < 0.6
+    assert caught.value.limit == "total"
+
+
+async def test_the_state_is_neither_logged_nor_told(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
+    secret = "st4te-of-the-server"
+    handler = _rounds(_input(state=b'"%b"' % secret.encode()))
+    async with connected(handler, options={"on_input": Person()}) as (client, _):
+        with pytest.raises(MalformedAnswerError) as caught:
+            await client.call_tool("t", EXACT)
+    assert secret not in f"{caught.value} {caught.value.facts} {caplog.text}"

@@ -1,0 +1,111 @@
+"""Which request a line belongs to."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from openwop_mcp.client.stdio._matching import Match, matches, response_id
+
+SENT = range(3, 10)
+META = {"io.modelcontextprotocol/subscriptionId": 5}
+
+
+def found(line: str | bytes, *in_flight: int) -> list[tuple[str, int | None]]:
+    data = line if isinstance(line, bytes) else line.encode("latin-1")
+    return [(one.kind, one.request_id) for one in matches(data, in_flight, SENT)]
+
+
+def note(method: Any, **params: Any) -> str:
+    return json.dumps({"jsonrpc": "2.0", "method": method, "params": params})
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ('{"jsonrpc":"2.0","id":5,"result":{}}', ("answer", 5)),
+        ('{"jsonrpc":"2.0","id":"5","result":{}}', ("answer", 5)),
+        ('{"id":5,"error":{}}', ("answer", 5)),
+        ('{"jsonrpc":"2.0","id":5}', ("answer", 5)),
+        ('{"jsonrpc":"2.0","id":5,"result":{"n":NaN}}', ("answer", 5)),
+        ('{"jsonrpc":"2.0","id":4,"result":{}}', ("late", None)),
+        ('{"jsonrpc":"2.0","id":99,"result":{}}', ("late", None)),
+        ('{"jsonrpc":"2.0","id":null,"error":{}}', ("late", None)),
+        ('{"jsonrpc":"2.0","id":5,"method":"ping"}', ("unmatched", None)),
+        (note("notifications/progress", progressToken=5), ("notice", 5)),
+        (note("notifications/progress", progressToken="5"), ("late", None)),
+        (note("notifications/progress", progressToken=4), ("late", None)),
+        (note("notifications/cancelled", requestId=5), ("cancelled", 5)),
+        (note("notifications/cancelled", requestId=4), ("unmatched", None)),
+        (note("notifications/tools/list_changed", _meta=META), ("notice", 5)),
+        (note("notifications/tools/list_changed"), ("unmatched", None)),
+        (note(7), ("noise", None)),
+        ('{"jsonrpc":"2.0","method":"\xff"}', ("noise", None)),
+        ('{"jsonrpc":"2.0","method":"m","params":[]}', ("noise", None)),
+        ('{"method":"GET","id":5}', ("noise", None)),
+        ('{"id":4,"error":{}}', ("noise", None)),
+        ('{"type":"heartbeat"}', ("noise", None)),
+        ("Starting up", ("noise", None)),
+        ("[]", ("noise", None)),
+        ("[1]", ("noise", None)),
+    ],
+)
+def test_a_message_is_known_by_its_members(line: str, expected: tuple[str, int | None]) -> None:
+    assert found(line, 5, 6) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        ('{"jsonrpc":"2.0","id":99,"result":{}}', "answer"),
+        ('{"jsonrpc":"2.0","id":"7f","result":{}}', "answer"),
+        ('{"jsonrpc":"2.0","id":1.5,"result":{}}', "answer"),
+        ('{"jsonrpc":"2.0","id":null,"error":{}}', "answer"),
+        ('{"jsonrpc":"2.0","error":{}}', "answer"),
+        ('{"jsonrpc":"2.0","id":4,"result":{}}', "late"),
+        ('{"jsonrpc":"2.0","id":null,"result":{}}', "late"),
+    ],
+)
+def test_an_answer_to_nothing_is_the_only_requests_unless_it_can_be_a_late_one(line: str, kind: str) -> None:
+    assert found(line, 5) == [(kind, 5 if kind == "answer" else None)]
+    assert found(line, 5, 6) == found(line) == [("late", None)]
+
+
+def test_messages_in_an_array_are_taken_one_by_one() -> None:
+    parts = ['{"jsonrpc":"2.0","id":5,"result":{}}', note("notifications/x"), "{}"]
+    assert matches(f"[{', '.join(parts)}]".encode(), [5], SENT) == [
+        Match("answer", parts[0].encode(), 5),
+        Match("unmatched", parts[1].encode()),
+        Match("noise", b"{}"),
+    ]
+
+
+@given(st.binary(), st.sets(st.integers(0, 9)))
+def test_any_line_is_something(line: bytes, in_flight: set[int]) -> None:
+    for one in matches(line, in_flight, SENT):
+        assert (one.request_id in in_flight) == (one.kind in {"answer", "notice", "cancelled"})
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        (b'{"jsonrpc":"2.0","id":5,"result":{', 5),
+        (b' { "id" : "5" , "jsonrpc" : "2.0" , "error" : {', 5),
+        (b'{"id":5,"result":{"id":6}}', 5),
+        (b'{"result":{"id":6},"jsonrpc":"2.0","id":5}', 5),
+        (b'{"jsonrpc":"2.0","result":{"id":6},"id":5 }\r', 5),
+        (b'{"result":{},"id":5,"jsonrpc":"2.0"}', 5),
+        (b'{"jsonrpc":"2.0","result":{"id":6}}', None),
+        (b'{"jsonrpc":"2.0","id":5,"method":"m","params":{', None),
+        (b'{"jsonrpc":"2.0","method":"m","params":{"x":1},"id":5}', None),
+        (b'{"params":{"id":5}', None),
+        (b'{"id":5', None),
+        (b'xx"id":5}', None),
+    ],
+)
+def test_a_response_that_cannot_be_read_is_known_by_its_ends(text: bytes, number: int | None) -> None:
+    assert response_id(text, text) == number
