@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SOURCES := pack activities workflows worker.py examples benchmarks tests
 
-.PHONY: setup tools demo test conformance check format schemas bench lock clean
+.PHONY: setup tools demo test conformance chaos check format schemas bench lock clean
 
 setup: $(STAMP)
 
@@ -27,6 +27,9 @@ test: tools
 
 conformance: tools
 	$(BIN)/python -m tests.conformance
+
+chaos: setup
+	$(BIN)/python -m tests.chaos
 
 check: setup
 	$(BIN)/ruff format --check $(SOURCES)

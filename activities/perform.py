@@ -192,6 +192,7 @@ class Calls:
             on_progress=on_progress,
             log_level=request.log_level,
             tenant=request.tenant or self._settings.worker.tenant,
+            principal=request.principal,
         )
         return await SENDERS[request.method](self._clients[request.server_id], request, arguments, options)
 

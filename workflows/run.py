@@ -102,7 +102,8 @@ class RunWorkflow:
         return None
 
     def _schedule(self, command: machines.ScheduleNode) -> asyncio.Task[Any]:
-        call = NodeCall(command.node_id, self._start.owner.tenant, command.attempt, command.config)
+        owner = self._start.owner
+        call = NodeCall(command.node_id, owner.tenant, command.attempt, command.config, owner.principal)
         return workflow.start_activity(
             command.type_id,
             args=[

@@ -79,6 +79,7 @@ class CallRequest:
         cursor: Cursor of the page (the ``list…`` methods); the empty string is a cursor.
         uri: Resource (``readResource``).
         tenant: Tenant of the caller; None means the worker's own.
+        principal: On whose authority; what was read for one is not shown to another.
         idempotency_key: The author's business key.
         timeout: Seconds; a total limit below the server's own.
         retry: Retry limits that replace the server's.
@@ -92,6 +93,7 @@ class CallRequest:
     cursor: str | None = None
     uri: str | None = None
     tenant: str | None = None
+    principal: str = ""
     idempotency_key: str | None = None
     timeout: float | None = None
     retry: RetryPolicy | None = None
@@ -117,6 +119,7 @@ class CallRequest:
             "cursor": self.cursor,
             "uri": self.uri,
             "tenant": self.tenant,
+            "principal": self.principal or None,
             "idempotencyKey": self.idempotency_key,
             "timeout": self.timeout,
             "retry": retry and {"attempts": retry.attempts, "maxWait": retry.max_wait, "total": retry.total},
@@ -137,6 +140,7 @@ class CallRequest:
             cursor=value.get("cursor"),
             uri=value.get("uri"),
             tenant=value.get("tenant"),
+            principal=value.get("principal", ""),
             idempotency_key=value.get("idempotencyKey"),
             timeout=value.get("timeout"),
             retry=retry and RetryPolicy(retry["attempts"], retry["maxWait"], retry["total"]),

@@ -43,13 +43,8 @@ async def probe(client: McpClient, options: CallOptions = _DEFAULT) -> tuple[Exc
         return _state("unreachable"), error
     spoken = offered(exchange.result, "supportedVersions")
     common = revisions.choose(spoken, floor=revisions.MODERN) is not None
-    answer = Exchange(
-        jsontext.build(
-            [("state", jsontext.encode("reachable" if common else "incompatible")), ("discover", exchange.result)]
-        ),
-        exchange.revision,
-        exchange.http_status,
-    )
+    state = jsontext.encode("reachable" if common else "incompatible")
+    answer = replace(exchange, result=jsontext.build([("state", state), ("discover", exchange.result)]))
     return answer, None if common else NoCommonRevisionError(
         requested=revisions.MODERN, supported=shown(spoken), floor=revisions.MODERN
     )

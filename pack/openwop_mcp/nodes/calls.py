@@ -35,6 +35,7 @@ class NodeCall:
     Attributes:
         node_id: The node, for messages.
         tenant: Tenant of the run.
+        principal: On whose authority it runs, as ``Owner.principal`` tells it; empty for runs that do not say.
         attempt: 1 for the first; counted by the run.
         config: JSON text of the node's configuration, as the definition has it.
     """
@@ -43,6 +44,7 @@ class NodeCall:
     tenant: str
     attempt: int
     config: bytes
+    principal: str = ""
 
     def encode(self) -> bytes:
         """JSON text, the configuration in it byte for byte."""
@@ -52,6 +54,7 @@ class NodeCall:
                 ("tenant", jsontext.encode(self.tenant)),
                 ("attempt", jsontext.encode(self.attempt)),
                 ("config", self.config),
+                *([("principal", jsontext.encode(self.principal))] if self.principal else []),
             ]
         )
 
@@ -64,6 +67,7 @@ class NodeCall:
             tenant=jsontext.decode(members["tenant"]),
             attempt=jsontext.decode(members["attempt"]),
             config=members["config"],
+            principal=jsontext.decode(members["principal"]) if "principal" in members else "",
         )
 
     def request(self, node_type: NodeType, inputs: bytes) -> tuple[CallRequest, bytes | None]:
@@ -86,6 +90,7 @@ class NodeCall:
             cursor=values.get("cursor"),
             uri=values.get("uri"),
             tenant=self.tenant,
+            principal=self.principal,
             idempotency_key=values.get("idempotency_key"),
             attempt=self.attempt,
         )

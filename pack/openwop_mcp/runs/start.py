@@ -6,8 +6,10 @@ Knows the payload's shape and nothing of what a run does with it.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from openwop_mcp import jsontext
@@ -21,7 +23,11 @@ HEARTBEAT_TIMEOUT = 10.0
 """Seconds without a beat after which a node's worker counts as lost: ten beats."""
 
 
-@dataclass(frozen=True, slots=True)
+PRINCIPAL_DIGITS = 32
+"""Hexadecimal digits of a principal: half a SHA-256, which is more than enough to tell any two apart."""
+
+
+@dataclass(frozen=True)
 class Owner:
     """Whose run it is (OpenWOP v2, identity).
 
@@ -34,6 +40,11 @@ class Owner:
     tenant: str
     subject: Mapping[str, Any]
     workspace: str | None = None
+
+    @cached_property
+    def principal(self) -> str:
+        """Tells subjects, and workspaces, apart without naming them: what is read for one is not shown to another."""
+        return hashlib.sha256(jsontext.encode([self.workspace, self.subject])).hexdigest()[:PRINCIPAL_DIGITS]
 
     def encode(self) -> bytes:
         """JSON text, as events and snapshots show it."""

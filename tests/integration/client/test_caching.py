@@ -314,7 +314,9 @@ async def test_a_mismatch_makes_the_list_stale_however_fresh_it_is() -> None:
 
     def page(request: Request) -> bytes:
         schema = {"type": "object", "properties": {"q": {"type": "integer", "x-mcp-header": next(pages)}}}
-        return jsontext.encode({"tools": [{"name": "t", "inputSchema": schema}], "ttlMs": 60000, "cacheScope": "public"})
+        return jsontext.encode(
+            {"tools": [{"name": "t", "inputSchema": schema}], "ttlMs": 60000, "cacheScope": "public"}
+        )
 
     def call(request: Request) -> Any:
         if request.header("Mcp-Param-New") != "1":

@@ -211,10 +211,15 @@ async def test_a_token_that_comes_back_is_in_nothing_that_is_told(name: str, cap
         settings = Settings.model_validate({"servers": {"one": one}})
         async with Clients(settings, client_info=b'{"name":"t","version":"1"}', environ=environ) as clients:
             for _ in range(2):
+                options = CallOptions(on_progress=progress.append, log_level="debug")
                 with pytest.raises(McpError) as caught:
-                    options = CallOptions(on_progress=progress.append, log_level="debug")
                     await clients["one"].call_tool("t", ARGUMENTS, options)
-                told = [_told(caught.value), "".join(traceback.format_exception(caught.value)), caplog.text, str(progress)]
+                told = [
+                    _told(caught.value),
+                    "".join(traceback.format_exception(caught.value)),
+                    caplog.text,
+                    str(progress),
+                ]
                 assert sent
                 assert not [token for token in sent for text in told if token in text]
                 # Another token, while the former is still on someone's lips.

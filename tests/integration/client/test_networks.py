@@ -1,4 +1,4 @@
-"""The network policy, end to end: the address that is dialled is the one that was checked, on each hop and each time."""
+"""The network policy, end to end: the address dialled is the one that was checked, on each hop and each time."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import socket
 from typing import Any
 
 import pytest
-from openwop_mcp.client._network import Network
 
 from openwop_mcp.client._clients import Clients
+from openwop_mcp.client._network import Network
 from openwop_mcp.client._pool import HttpPool
 from openwop_mcp.config import Settings
 from openwop_mcp.effects.delivery import Delivery

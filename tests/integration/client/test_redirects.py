@@ -176,10 +176,8 @@ def _within(here: str, there: str) -> httpx.URL | None:
     return _pool._within(httpx.Response(307, headers=headers, request=httpx.Request("POST", here)))
 
 
-PIECES = st.sampled_from(
-    ["http:", "https:", "/", "//", "\\", "a.example", "b.example", ":80", ":8080", "@", "#", "?", "%2f", "%40", "[", "]"]
-    + ["..", ".", " ", "\t", "\n", "\x00", "\u00e9", "\u3002", "\uff0f", "127.0.0.1", "::1", "0", ";", ":"]
-)
+WORDS = ("http:", "https:", "a.example", "b.example", ":80", ":8080", "127.0.0.1", "::1", "%2f", "%40", "..", "0")
+PIECES = st.sampled_from([*WORDS, *"/\\@#?[].;: \t\n\x00\u00e9\u3002\uff0f", "//"])
 
 
 @given(st.lists(PIECES, max_size=8).map("".join) | st.text(max_size=20))

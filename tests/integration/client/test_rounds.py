@@ -175,7 +175,9 @@ async def test_a_question_where_none_can_be_is_no_result_and_asks_nobody(
 
 
 @pytest.mark.parametrize("method", [*ASKABLE, *ELSEWHERE])
-@pytest.mark.parametrize("kind", [b'"teleport"', b'"task"', b'"Complete"', b'""', b"null", b"7", b'["complete"]', b"{}"])
+@pytest.mark.parametrize(
+    "kind", [b'"teleport"', b'"task"', b'"Complete"', b'""', b"null", b"7", b'["complete"]', b"{}"]
+)
 async def test_a_type_that_the_protocol_does_not_have_is_no_result_of_any_method(method: str, kind: bytes) -> None:
     result = b'{"resultType":%b,"content":[]}' % kind
     async with connected(_rounds(result)) as (client, server):

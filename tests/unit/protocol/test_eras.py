@@ -13,7 +13,11 @@ from openwop_mcp.protocol.eras import Answered, Verdict, judge
 from openwop_mcp.protocol.revisions import LEGACY, MODERN
 
 STATUSES = st.none() | st.integers(-1, 1000) | st.sampled_from([200, 400, 404, *sorted(eras.NO_EVIDENCE)])
-CODES = st.none() | st.integers() | st.sampled_from([*sorted(eras.RECOGNISED), -32700, -32603, -32602, -32601, -32600, -32000])
+CODES = (
+    st.none()
+    | st.integers()
+    | st.sampled_from([*sorted(eras.RECOGNISED), -32700, -32603, -32602, -32601, -32600, -32000])
+)
 REVISIONS = st.sampled_from([MODERN, *LEGACY, "2099-01-01", ""]) | st.text()
 ANSWERS = st.builds(
     Answered,

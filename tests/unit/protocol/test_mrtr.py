@@ -23,7 +23,9 @@ JSON = st.recursive(
 
 
 def test_what_is_asked_keeps_its_bytes() -> None:
-    asked = mrtr.read(b'{"resultType":"input_required","inputRequests":{"q":%b},"requestState":"e30=\\u0000 \xc3\xbc"}' % ASK)
+    asked = mrtr.read(
+        b'{"resultType":"input_required","inputRequests":{"q":%b},"requestState":"e30=\\u0000 \xc3\xbc"}' % ASK
+    )
     assert asked.requests == {"q": mrtr.InputRequest("elicitation/create", b'{ "message":"\\u00e9","n":1.10 }')}
     assert asked.state == b'"e30=\\u0000 \xc3\xbc"'
 
@@ -89,7 +91,10 @@ def test_every_question_is_answered_under_its_own_key_and_nothing_else_is_said(
     asked: dict[str, Any], state: str | None
 ) -> None:
     requests = jsontext.build(
-        [(key, jsontext.build([("method", b'"roots/list"'), ("params", jsontext.encode(value))])) for key, value in asked.items()]
+        [
+            (key, jsontext.build([("method", b'"roots/list"'), ("params", jsontext.encode(value))]))
+            for key, value in asked.items()
+        ]
     )
     members = [("inputRequests", requests)]
     if state is not None:
