@@ -86,9 +86,11 @@ ACTS: dict[str, tuple[float, Act]] = {
 
 
 def main(seed: str, seen: str) -> None:
-    rng = random.Random(f"{seed} {os.getpid()}")
+    with open(seen) as book:  # noqa: PTH123 - the fewest imports make the quickest start
+        # Each life is another.
+        rng = random.Random(f"{seed} {len(book.readlines())}")
     names, weights = list(ACTS), [weight for weight, _ in ACTS.values()]
-    with open(seen, "a", buffering=1) as book:  # noqa: PTH123 - the fewest imports make the quickest start
+    with open(seen, "a", buffering=1) as book:  # noqa: PTH123 - as above
         for line in sys.stdin.buffer:
             message = json.loads(line)
             if "id" not in message:

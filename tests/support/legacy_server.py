@@ -74,14 +74,18 @@ class LegacyServer:
     agreed: str = ""
 
     async def __call__(self, request: Request) -> Reply | None:
-        session = request.header("Mcp-Session-Id")
+        if request.method == "POST":
+            return self._post(request)
+        session = request.header("Mcp-Session-Id") or ""
         if request.method == "DELETE":
-            self.ended.append(session or "")
-            self.live.discard(session or "")
+            self.ended.append(session)
+            self.live.discard(session)
             return Reply(status=200)
-        if request.method == "GET":
-            answer = self.results.get("GET")
-            return answer(request) if callable(answer) else Reply(status=405)
+        answer = self.results.get("GET")
+        return answer(request) if callable(answer) else Reply(status=405)
+
+    def _post(self, request: Request) -> Reply | None:
+        session = request.header("Mcp-Session-Id")
         message = request.json
         method = message.get("method", "a response")
         self.seen.append(method)

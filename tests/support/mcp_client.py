@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 import httpx
-from openwop_mcp.client._network import Network
 
 from openwop_mcp.client import McpClient
 from openwop_mcp.client._http import HttpWire
+from openwop_mcp.client._network import Network
 from openwop_mcp.client._pool import HttpPool, Reach
 from openwop_mcp.client._redact import Redactor
 from openwop_mcp.client._wire import Authorizer, SizeLimits

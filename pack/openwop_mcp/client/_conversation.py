@@ -393,9 +393,14 @@ class Conversation:
         finally:
             for one in logs:
                 self._logs.remove(one)
-        result = messages.answer(
-            incoming.message, request_id, method=method, http_status=incoming.status, legacy=terms.legacy
-        )
+        try:
+            result = messages.answer(
+                incoming.message, request_id, method=method, http_status=incoming.status, legacy=terms.legacy
+            )
+        except MalformedAnswerError as error:
+            if error.fault == "wrong_id":
+                incoming.distrust()
+            raise
         return result, incoming
 
     def _meta_of(self, terms: Terms, method: str, request_id: int, options: CallOptions) -> list[tuple[str, bytes]]:

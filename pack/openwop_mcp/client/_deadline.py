@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
@@ -23,6 +24,7 @@ class Deadline:
         connected: Whether a connection was there to write to: before that nothing can have been sent.
         dialled: Whether the network policy let an address be dialled.
         refused: An address that it did not, and why, if there was one.
+        hang_up: Closes the connection, also once the request is over.
     """
 
     __slots__ = (
@@ -39,6 +41,7 @@ class Deadline:
         "_task",
         "connected",
         "dialled",
+        "hang_up",
         "refused",
     )
 
@@ -53,6 +56,7 @@ class Deadline:
         self._task: asyncio.Task[Any] | None = None
         self._before = 0
         self._fired = False
+        self.hang_up: Callable[[], None] = _nothing
         self.elsewhere()
 
     async def __aenter__(self) -> Self:
@@ -89,9 +93,10 @@ class Deadline:
         """Seconds until the total limit, whichever is running; not below zero."""
         return max(0.0, self._end - self._loop.time())
 
-    def sending(self) -> None:
+    def sending(self, hang_up: Callable[[], None] | None = None) -> None:
         """A connection is there and the request is written from now on."""
         self.connected = True
+        self.hang_up = hang_up or _nothing
         self._run("first_byte", self._limits.first_byte)
 
     def alive(self) -> None:
@@ -126,3 +131,7 @@ class Deadline:
         elif self._task is not None:
             self._fired = True
             self._task.cancel()
+
+
+def _nothing() -> None:
+    """There is nothing to close."""

@@ -226,7 +226,7 @@ class HttpWire:
                     await response.aclose()
         except NETWORK_FAULTS as error:
             name_fault(error, connected=deadline.connected)
-        return Incoming(answer.message, answer.status, session_id)
+        return Incoming(answer.message, answer.status, session_id, deadline.hang_up)
 
     async def _resumed(
         self, cut: StreamCutError, reader: AnswerReader, made: httpx.Headers, deadline: Deadline

@@ -95,7 +95,8 @@ class _Connector(aiohttp.TCPConnector):
 
     async def connect(self, req: ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout) -> Connection:
         connection = await super().connect(req, traces, timeout)
-        _DEADLINE.get().sending()
+        transport = connection.transport
+        _DEADLINE.get().sending(None if transport is None else transport.close)
         return connection
 
 

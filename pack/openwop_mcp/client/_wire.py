@@ -6,7 +6,7 @@ Owns the shapes and the promises; knows no socket, no process and no message's c
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from openwop_mcp.config import Timeouts
@@ -77,11 +77,14 @@ class Incoming:
         message: Its bytes.
         status: HTTP status; 0 over stdio.
         session_id: The session that an answer to ``initialize`` opened.
+        distrust: To call where it answers another request: what it came on is not used again, as what comes next may be
+            the answer that should have come.
     """
 
     message: bytes
     status: int = 0
     session_id: str | None = None
+    distrust: Callable[[], None] = field(default=lambda: None, compare=False)
 
 
 class StaleTermsError(Exception):
