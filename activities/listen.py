@@ -7,6 +7,7 @@ hears that something may have been.
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ from .beat import Beat
 from .perform import Calls
 
 __all__ = ("LISTEN", "ListenRequest", "listen_activities")
+
+logger = logging.getLogger(__name__)
 
 LISTEN = "mcp.listen"
 """Activity type; persisted in histories, so never renamed."""
@@ -166,6 +169,7 @@ class _Subscription:
     def _hear(self, notice: Notice) -> None:
         if notice.method == ACKNOWLEDGED:
             self._failed = 0
+            self._judge(notice)
             self._missed |= self._renewed
             if not self._renewed:
                 return
@@ -176,6 +180,13 @@ class _Subscription:
             told = jsontext.decode(uri) if uri is not None and jsontext.kind(uri) == "string" else None
             self._changes[notice.method, told] = None
         self._due.set()
+
+    def _judge(self, acknowledged: Notice) -> None:
+        """Say what of the filter the server does not honour: of that nobody will hear."""
+        honoured = jsontext.member(acknowledged.params, "notifications") or b"{}"
+        left_out = [name for name, _ in jsontext.members(self._asked.notifications) if not _holds(honoured, name)]
+        if left_out and not self._renewed:
+            logger.warning("server %s does not tell of %s", self._asked.server_id, ", ".join(left_out))
 
     async def _tell(self) -> None:
         while True:
@@ -197,6 +208,10 @@ class _Subscription:
                 # Temporal is out of reach: what was to be told counts as missed, and is told when it is back.
                 self._missed = True
                 self._due.set()
+
+
+def _holds(honoured: bytes, name: str) -> bool:
+    return jsontext.kind(honoured) == "object" and jsontext.member(honoured, name) not in {None, b"false", b"[]"}
 
 
 def _wait(failed: int) -> float:

@@ -193,3 +193,13 @@ async def test_when_the_listener_is_gone_the_subscription_ends(client: Client) -
             await handle.terminate()
             proceed.set()
             await server.closed[1].wait()
+
+
+async def test_what_a_server_does_not_tell_of_is_said_once(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    def stream(request: Request) -> Reply:
+        return stream_reply(_acknowledged(request), _changed(request))
+
+    async with FakeServer(_listening(stream)) as server:
+        await _heard(client, server, 2)
+    said = [record.getMessage() for record in caplog.records if record.name == "activities.listen"]
+    assert said == [f"server {SERVER} does not tell of resourceSubscriptions"]
