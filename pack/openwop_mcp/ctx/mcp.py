@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, Unpack
 
 from temporalio import workflow
 from temporalio.common import RawValue
@@ -39,6 +39,7 @@ with workflow.unsafe.imports_passed_through():
     from openwop_mcp.verbatim import Verbatim
 
 __all__ = (
+    "CallOptions",
     "ServerHealth",
     "call_tool",
     "complete",
@@ -83,17 +84,32 @@ class ServerHealth:
     record: Verbatim
 
 
+class CallOptions(TypedDict, total=False):
+    """What every call takes besides.
+
+    Attributes:
+        timeout: Total time for one attempt, where it is to be less than the server's ``timeouts.total``.
+        retry: Limits of further attempts in place of the server's. They never make a repeat safe.
+        log_level: From which level on the worker logs what the server says while it works on this call, in place of the
+            server's setting. A server of a revision before 2026-07-28 knows only the setting.
+        task_queue: Queue of the worker that has the pack; with ``McpPlugin`` the workflow's own is used by itself.
+        heartbeat_timeout: How long a worker may be silent before it counts as lost.
+    """
+
+    timeout: timedelta | None
+    retry: RetryPolicy | None
+    log_level: LogLevel | None
+    task_queue: str
+    heartbeat_timeout: timedelta
+
+
 async def call_tool(
     server_id: str,
     name: str,
     arguments: Arguments | None = None,
     *,
     idempotency_key: str | None = None,
-    timeout: timedelta | None = None,
-    retry: RetryPolicy | None = None,
-    log_level: LogLevel | None = None,
-    task_queue: str = DEFAULT_TASK_QUEUE,
-    heartbeat_timeout: timedelta = HEARTBEAT_TIMEOUT,
+    **options: Unpack[CallOptions],
 ) -> Verbatim:
     """Call a tool (``tools/call``).
 
@@ -102,12 +118,7 @@ async def call_tool(
         name: The tool.
         arguments: A mapping, or the JSON text of an object, which is sent byte for byte.
         idempotency_key: A key of your own for this effect.
-        timeout: Total time for one attempt, where it is to be less than the server's ``timeouts.total``.
-        retry: Limits of further attempts in place of the server's. They never make a repeat safe.
-        log_level: From which level on the worker logs what the server says while it works on this call, in place of the
-            server's setting. A server of a revision before 2026-07-28 knows only the setting.
-        task_queue: Queue of the worker that has the pack; with ``McpPlugin`` the workflow's own is used by itself.
-        heartbeat_timeout: How long a worker may be silent before it counts as lost.
+        options: See :class:`CallOptions`.
 
     Returns:
         The server's ``CallToolResult``, unaltered, also where ``is_error`` is true.
@@ -115,192 +126,73 @@ async def call_tool(
     Raises:
         McpCallError: There is no result. ``code`` and ``delivery`` say why and what is known of the effect.
     """
-    request = CallRequest(
-        "callTool",
-        server_id,
-        name=name,
-        idempotency_key=idempotency_key,
-        timeout=_seconds(timeout),
-        retry=retry,
-        log_level=_level(log_level),
-    )
-    return await _call(request, _text(arguments), task_queue, heartbeat_timeout)
+    request = CallRequest("callTool", server_id, name=name, idempotency_key=idempotency_key)
+    return await _call(request, _text(arguments), **options)
 
 
-async def list_tools(
-    server_id: str,
-    cursor: str | None = None,
-    *,
-    timeout: timedelta | None = None,
-    retry: RetryPolicy | None = None,
-    task_queue: str = DEFAULT_TASK_QUEUE,
-    heartbeat_timeout: timedelta = HEARTBEAT_TIMEOUT,
-) -> Verbatim:
+async def list_tools(server_id: str, cursor: str | None = None, **options: Unpack[CallOptions]) -> Verbatim:
     """Read one page of a server's tools (``tools/list``), unaltered. Pages are never merged.
 
     Args:
-        server_id: As in :func:`call_tool`, like the arguments not listed here.
+        server_id: The server, by its id in the worker's settings.
         cursor: The ``nextCursor`` of the page before; any string is forwarded, the empty one included.
-        timeout: As in :func:`call_tool`.
-        retry: As in :func:`call_tool`.
-        task_queue: As in :func:`call_tool`.
-        heartbeat_timeout: As in :func:`call_tool`.
+        options: See :class:`CallOptions`.
 
     Raises:
         McpCallError: There is no page.
     """
-    request = CallRequest("listTools", server_id, cursor=cursor, timeout=_seconds(timeout), retry=retry)
-    return await _call(request, None, task_queue, heartbeat_timeout)
+    return await _call(CallRequest("listTools", server_id, cursor=cursor), None, **options)
 
 
-async def list_resources(
-    server_id: str,
-    cursor: str | None = None,
-    *,
-    timeout: timedelta | None = None,
-    retry: RetryPolicy | None = None,
-    task_queue: str = DEFAULT_TASK_QUEUE,
-    heartbeat_timeout: timedelta = HEARTBEAT_TIMEOUT,
-) -> Verbatim:
-    """Read one page of a server's resources (``resources/list``), unaltered. Pages are never merged.
-
-    Args:
-        server_id: As in :func:`call_tool`, like the arguments not listed here.
-        cursor: As in :func:`list_tools`.
-        timeout: As in :func:`call_tool`.
-        retry: As in :func:`call_tool`.
-        task_queue: As in :func:`call_tool`.
-        heartbeat_timeout: As in :func:`call_tool`.
-
-    Raises:
-        McpCallError: There is no page.
-    """
-    request = CallRequest("listResources", server_id, cursor=cursor, timeout=_seconds(timeout), retry=retry)
-    return await _call(request, None, task_queue, heartbeat_timeout)
+async def list_resources(server_id: str, cursor: str | None = None, **options: Unpack[CallOptions]) -> Verbatim:
+    """Read one page of a server's resources (``resources/list``); arguments and errors as in :func:`list_tools`."""
+    return await _call(CallRequest("listResources", server_id, cursor=cursor), None, **options)
 
 
 async def list_resource_templates(
-    server_id: str,
-    cursor: str | None = None,
-    *,
-    timeout: timedelta | None = None,
-    retry: RetryPolicy | None = None,
-    task_queue: str = DEFAULT_TASK_QUEUE,
-    heartbeat_timeout: timedelta = HEARTBEAT_TIMEOUT,
+    server_id: str, cursor: str | None = None, **options: Unpack[CallOptions]
 ) -> Verbatim:
-    """Read one page of a server's resource templates (``resources/templates/list``), unaltered. Pages are never merged.
-
-    Args:
-        server_id: As in :func:`call_tool`, like the arguments not listed here.
-        cursor: As in :func:`list_tools`.
-        timeout: As in :func:`call_tool`.
-        retry: As in :func:`call_tool`.
-        task_queue: As in :func:`call_tool`.
-        heartbeat_timeout: As in :func:`call_tool`.
-
-    Raises:
-        McpCallError: There is no page.
-    """
-    request = CallRequest("listResourceTemplates", server_id, cursor=cursor, timeout=_seconds(timeout), retry=retry)
-    return await _call(request, None, task_queue, heartbeat_timeout)
+    """Read one page of a server's resource templates (``resources/templates/list``); see :func:`list_tools`."""
+    return await _call(CallRequest("listResourceTemplates", server_id, cursor=cursor), None, **options)
 
 
-async def read_resource(
-    server_id: str,
-    uri: str,
-    *,
-    timeout: timedelta | None = None,
-    retry: RetryPolicy | None = None,
-    log_level: LogLevel | None = None,
-    task_queue: str = DEFAULT_TASK_QUEUE,
-    heartbeat_timeout: timedelta = HEARTBEAT_TIMEOUT,
-) -> Verbatim:
+async def read_resource(server_id: str, uri: str, **options: Unpack[CallOptions]) -> Verbatim:
     """Read a resource (``resources/read``), unaltered.
 
     Args:
-        server_id: As in :func:`call_tool`, like the arguments not listed here.
+        server_id: The server, by its id in the worker's settings.
         uri: The resource.
-        timeout: As in :func:`call_tool`.
-        retry: As in :func:`call_tool`.
-        log_level: As in :func:`call_tool`.
-        task_queue: As in :func:`call_tool`.
-        heartbeat_timeout: As in :func:`call_tool`.
+        options: See :class:`CallOptions`.
 
     Raises:
         McpCallError: There is no result.
     """
-    request = CallRequest(
-        "readResource",
-        server_id,
-        uri=uri,
-        timeout=_seconds(timeout),
-        retry=retry,
-        log_level=_level(log_level),
-    )
-    return await _call(request, None, task_queue, heartbeat_timeout)
+    return await _call(CallRequest("readResource", server_id, uri=uri), None, **options)
 
 
-async def list_prompts(
-    server_id: str,
-    cursor: str | None = None,
-    *,
-    timeout: timedelta | None = None,
-    retry: RetryPolicy | None = None,
-    task_queue: str = DEFAULT_TASK_QUEUE,
-    heartbeat_timeout: timedelta = HEARTBEAT_TIMEOUT,
-) -> Verbatim:
-    """Read one page of a server's prompts (``prompts/list``), unaltered. Pages are never merged.
-
-    Args:
-        server_id: As in :func:`call_tool`, like the arguments not listed here.
-        cursor: As in :func:`list_tools`.
-        timeout: As in :func:`call_tool`.
-        retry: As in :func:`call_tool`.
-        task_queue: As in :func:`call_tool`.
-        heartbeat_timeout: As in :func:`call_tool`.
-
-    Raises:
-        McpCallError: There is no page.
-    """
-    request = CallRequest("listPrompts", server_id, cursor=cursor, timeout=_seconds(timeout), retry=retry)
-    return await _call(request, None, task_queue, heartbeat_timeout)
+async def list_prompts(server_id: str, cursor: str | None = None, **options: Unpack[CallOptions]) -> Verbatim:
+    """Read one page of a server's prompts (``prompts/list``); arguments and errors as in :func:`list_tools`."""
+    return await _call(CallRequest("listPrompts", server_id, cursor=cursor), None, **options)
 
 
 async def get_prompt(
     server_id: str,
     name: str,
     arguments: Mapping[str, str] | bytes | Verbatim | None = None,
-    *,
-    timeout: timedelta | None = None,
-    retry: RetryPolicy | None = None,
-    log_level: LogLevel | None = None,
-    task_queue: str = DEFAULT_TASK_QUEUE,
-    heartbeat_timeout: timedelta = HEARTBEAT_TIMEOUT,
+    **options: Unpack[CallOptions],
 ) -> Verbatim:
     """Get a prompt (``prompts/get``), unaltered.
 
     Args:
-        server_id: As in :func:`call_tool`, like the arguments not listed here.
+        server_id: The server, by its id in the worker's settings.
         name: The prompt.
         arguments: A mapping of strings, or the JSON text of an object, which is sent byte for byte.
-        timeout: As in :func:`call_tool`.
-        retry: As in :func:`call_tool`.
-        log_level: As in :func:`call_tool`.
-        task_queue: As in :func:`call_tool`.
-        heartbeat_timeout: As in :func:`call_tool`.
+        options: See :class:`CallOptions`.
 
     Raises:
         McpCallError: There is no result.
     """
-    request = CallRequest(
-        "getPrompt",
-        server_id,
-        name=name,
-        timeout=_seconds(timeout),
-        retry=retry,
-        log_level=_level(log_level),
-    )
-    return await _call(request, _text(arguments), task_queue, heartbeat_timeout)
+    return await _call(CallRequest("getPrompt", server_id, name=name), _text(arguments), **options)
 
 
 async def complete(
@@ -309,63 +201,54 @@ async def complete(
     argument: Mapping[str, str] | bytes | Verbatim,
     *,
     context: Arguments | None = None,
-    timeout: timedelta | None = None,
-    retry: RetryPolicy | None = None,
-    task_queue: str = DEFAULT_TASK_QUEUE,
-    heartbeat_timeout: timedelta = HEARTBEAT_TIMEOUT,
+    **options: Unpack[CallOptions],
 ) -> Verbatim:
     """Ask for values that complete an argument of a prompt or resource template (``completion/complete``), unaltered.
 
     Args:
-        server_id: As in :func:`call_tool`, like the arguments not listed here.
+        server_id: The server, by its id in the worker's settings.
         ref: ``{"type": "ref/prompt", "name": …}`` or ``{"type": "ref/resource", "uri": …}``, as a mapping or as the
             JSON text of one, which is sent byte for byte; so are the two after it.
         argument: ``{"name": …, "value": …}``: the argument, and what there is of its value.
         context: ``{"arguments": {…}}``: the arguments that are already decided.
-        timeout: As in :func:`call_tool`.
-        retry: As in :func:`call_tool`.
-        task_queue: As in :func:`call_tool`.
-        heartbeat_timeout: As in :func:`call_tool`.
+        options: See :class:`CallOptions`.
 
     Raises:
         McpCallError: There is no result.
     """
-    request = CallRequest("complete", server_id, timeout=_seconds(timeout), retry=retry)
     try:
         asked = completion(_text(ref, "ref"), _text(argument, "argument"), _text(context, "context"))
     except InvalidRequestError as error:
         raise _refused(error) from None
-    return await _call(request, asked, task_queue, heartbeat_timeout)
+    return await _call(CallRequest("complete", server_id), asked, **options)
 
 
-async def server_health(
-    server_id: str,
-    *,
-    timeout: timedelta | None = None,
-    retry: RetryPolicy | None = None,
-    task_queue: str = DEFAULT_TASK_QUEUE,
-    heartbeat_timeout: timedelta = HEARTBEAT_TIMEOUT,
-) -> ServerHealth:
+async def server_health(server_id: str, **options: Unpack[CallOptions]) -> ServerHealth:
     """Ask whether a server can be reached (``server/discover``, not older than its ``ttlMs``).
 
     Args:
-        server_id: As in :func:`call_tool`.
-        timeout: As in :func:`call_tool`.
-        retry: As in :func:`call_tool`.
-        task_queue: As in :func:`call_tool`.
-        heartbeat_timeout: As in :func:`call_tool`.
+        server_id: The server, by its id in the worker's settings.
+        options: See :class:`CallOptions`.
 
     Raises:
         McpCallError: Only if the question could not be asked, such as for an unknown server id.
     """
-    request = CallRequest("serverHealth", server_id, timeout=_seconds(timeout), retry=retry)
-    answer = await _call(request, None, task_queue, heartbeat_timeout)
+    answer = await _call(CallRequest("serverHealth", server_id), None, **options)
     return ServerHealth(answer.value["state"], answer.span("discover"), answer)
 
 
 async def _call(
-    request: CallRequest, arguments: bytes | None, task_queue: str, heartbeat_timeout: timedelta
+    asked: CallRequest,
+    arguments: bytes | None,
+    *,
+    timeout: timedelta | None = None,
+    retry: RetryPolicy | None = None,
+    log_level: LogLevel | None = None,
+    task_queue: str = DEFAULT_TASK_QUEUE,
+    heartbeat_timeout: timedelta = HEARTBEAT_TIMEOUT,
 ) -> Verbatim:
+    seconds = None if timeout is None else timeout.total_seconds()
+    request = replace(asked, timeout=seconds, retry=retry, log_level=_level(log_level))
     _check_size(request, arguments)
     waited = 0.0
     while True:
@@ -406,10 +289,6 @@ async def _attempt(
 def _prose(request: CallRequest) -> str:
     about = f" {request.subject}" if request.subject else ""
     return f"{request.method} {request.server_id}{about}"[:MAX_PROSE]
-
-
-def _seconds(timeout: timedelta | None) -> float | None:
-    return None if timeout is None else timeout.total_seconds()
 
 
 def _level(log_level: LogLevel | None) -> LogLevel | None:
