@@ -38,9 +38,12 @@ from openwop_mcp import jsontext, terminal
 from openwop_mcp.calls import MAX_CALL_BYTES
 from openwop_mcp.config import DEFAULT_FILE, TOOLS_COMMANDS, Server, Settings, SettingsError, load
 from openwop_mcp.embedded import EmbeddedTemporalError, embedded_temporal
-from openwop_mcp.errors import McpError, UnknownServerError
+from openwop_mcp.errors import McpError, RpcError, UnknownServerError
+from openwop_mcp.failures import refusal
 from openwop_mcp.nodes import REGISTRY
+from openwop_mcp.runs import negotiation
 from openwop_mcp.runs.definition import Definition, DefinitionError, parse
+from openwop_mcp.runs.events import RunEvent
 from openwop_mcp.runs.projection import ProjectionError
 from openwop_mcp.runs.records import CallRecord, MadeCall
 from openwop_mcp.runs.single import single_call
@@ -100,12 +103,16 @@ class CommandError(Exception):
     Attributes:
         code: OpenWOP error code.
         details: JSON object text.
+        delivery: What is known of the request, where it was a call that failed.
     """
 
-    def __init__(self, message: str, *, code: str = "internal_error", details: bytes = b"{}") -> None:
+    def __init__(
+        self, message: str, *, code: str = "internal_error", details: bytes = b"{}", delivery: str | None = None
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.details = details
+        self.delivery = delivery
 
 
 class StartedRunError(Exception):
@@ -158,6 +165,9 @@ async def running_worker(client: Client, settings: Settings, workflows: Sequence
     # Here, since the commands that only talk to Temporal start in half the time without an HTTP client.
     from activities import EAGER_CALLS, Calls, listen_activities, mcp_activities, node_activities
 
+    # What local servers write to standard error, which is bounded, is where they say what is wrong with them. A command
+    # that asks one directly would drown its answer in it, and an error repeats the last of it anyway.
+    logging.getLogger("openwop_mcp.server").setLevel(logging.INFO)
     own = settings.worker
     async with Calls(settings) as calls:
         worker = Worker(
@@ -295,14 +305,17 @@ def call_command(
         error = failed(run)
         if error.code == UnknownServerError.code:
             # The worker's settings lack it. They are mostly those of this folder as well.
-            error = CommandError(f"{error}{no_file(config)}", code=error.code, details=error.details)
+            error = CommandError(
+                f"{error}{no_file(config)}", code=error.code, details=error.details, delivery=error.delivery
+            )
         raise StartedRunError(run.run_id) from error
     record = run.calls[-1]
     if as_json:
         print_json(record.result.raw)
     else:
         print_text(record.result.text or record.result.raw.decode())
-        complain(described(record))
+        # A verdict on a schema can quote a server, which must not be able to add a line of its own.
+        complain(terminal.escape(described(record)))
     if record.result.is_error:
         raise typer.Exit(1)
 
@@ -327,16 +340,22 @@ def health_command(
         return answer
 
     answer = run_async(with_server(settings, server, ask, config))
-    state = answer.get("state")
+    # The answer knows only the revision that has discovery; people ask whether the server can be called.
+    state = answer.get("state") if older is None else "reachable"
+    why = None if reason is None or older is not None else Ending.of(reason)
     if as_json:
-        print_json(answer.raw)
+        told = [(name, text) for name, text in jsontext.members(answer.raw) if name != "state"]
+        members = [("state", jsontext.encode(state)), *told]
+        if older is not None:
+            members.append(("revision", jsontext.encode(older)))
+        if why is not None:
+            members.append(("error", why.encode()))
+        print_json(jsontext.build(members))
     else:
-        print_text(f"{server} is {state}")
-    if older is not None:
-        complain(f"it is called at MCP {older}, which its minimum_revision allows")
-    elif reason is not None:
-        complain(str(reason))
-    if state != "reachable" and older is None:
+        print_text(f"{server} is {state}" + ("" if older is None else f" at MCP {older}"))
+        if why is not None:
+            complain(why.prose)
+    if state != "reachable":
         raise typer.Exit(1)
 
 
@@ -421,7 +440,7 @@ def runs_start_command(
         print_json(jsontext.encode({"runId": run.run_id, "status": run.status, **run_error(run)}))
     if run.status != "completed":
         if not as_json:
-            complain(str(failed(run)))
+            complain(Ending.of(failed(run)).prose)
         raise typer.Exit(1)
 
 
@@ -459,8 +478,8 @@ def runs_events_command(run: Run, config: Config = None, as_json: AsJson = False
         return
     out.print(
         terminal.table(
-            ["#", "time", "event", "node"],
-            [[str(event.sequence), event.timestamp, event.type, event.node_id or ""] for event in log],
+            ["#", "time", "event", "node", "detail"],
+            [[str(event.sequence), event.timestamp, event.type, event.node_id or "", decided(event)] for event in log],
         )
     )
 
@@ -624,7 +643,8 @@ def configured(settings: Settings, server_id: str, config: str | None) -> Server
     server = settings.server(server_id, settings.worker.tenant)
     if server is None:
         unknown = UnknownServerError(server_id)
-        raise CommandError(f"{unknown}{no_file(config)}", code=unknown.code)
+        details, delivery = known(unknown)
+        raise CommandError(f"{unknown}{no_file(config)}", code=unknown.code, details=details, delivery=delivery)
     return server
 
 
@@ -776,7 +796,8 @@ def recorded_run(config: str | None, run_id: str) -> RecordedRun:
 def failed(run: RecordedRun) -> CommandError:
     """Why a run of a graph did not complete."""
     code, message, details = run.failure or ("internal_error", f"the run is {run.status}", b"{}")
-    return CommandError(message, code=code, details=details)
+    delivery = Verbatim(details).get("delivery")
+    return CommandError(message, code=code, details=details, delivery=delivery if isinstance(delivery, str) else None)
 
 
 def run_error(run: RecordedRun) -> dict[str, object]:
@@ -818,6 +839,8 @@ def call_facts(call: MadeCall, now: UnderWay | None) -> dict[str, object]:
                 for member, key in (("httpStatus", "http-status"), ("durationMs", "duration-ms"))
                 if known.get(key, "").isdecimal()
             },
+            **({"schema": record.schema} if record.schema else {}),
+            **({"cached": True} if record.cached else {}),
         }
     if failure is not None:
         facts["error"] = {
@@ -866,6 +889,8 @@ def recorded_as(call: CallRecord) -> str:
         f"MCP {call.result.provenance.get('revision', 'unknown')}, {len(call.result.raw)} bytes, sha256 {call.sha256},"
         f" attempts {call.result.provenance.get('attempt', 'unknown')},"
         + (" intact" if call.intact else " CHANGED since it was recorded")
+        + (", cached" if call.cached else "")
+        + (f", schema {call.schema}" if call.schema not in {"", "ok"} else "")
     )
 
 
@@ -886,13 +911,28 @@ def call_prose(call: MadeCall, now: UnderWay | None) -> str:
     end = f"attempts {call.attempts}" if call.record is None else recorded_as(call.record)
     line = f"{call.name}: {became}, {asked_of(call.server_id, call.method, call.subject)}, {end}"
     if failure is not None:
-        below = f"{failure.code}, delivery {failure.happened.delivery.value}: {failure.message}"
+        below = failure_prose(failure.code, failure.happened.delivery.value, failure.message)
     elif now is not None and now.progress is not None:
         below = now.progress.prose
     else:
         return terminal.escape(line)
     # What stands below may quote a server, which must not be able to add a line of its own.
     return f"{terminal.escape(line)}\n    {terminal.escape(below)}"
+
+
+def failure_prose(code: str, delivery: str, message: str) -> str:
+    """Why a call failed: first the two words that say what follows from it."""
+    return f"{code}, delivery {delivery}: {message}"
+
+
+def decided(event: RunEvent) -> str:
+    """What an event of a negotiation says; of the others, their names are enough."""
+    if event.type != negotiation.EVENT:
+        return ""
+    told = jsontext.decode(event.payload)
+    parts = (told.get("outcome"), told.get("version"), told.get("reason"))
+    # That terms are ok is what accepted says.
+    return " ".join(part for part in parts if part and part != "ok")
 
 
 def brief(tool: dict[str, Any]) -> str:
@@ -945,6 +985,20 @@ INTERRUPTED = 130
 """Exit status that shells give to what SIGINT ended."""
 
 
+def known(error: BaseException) -> tuple[bytes, str | None]:
+    """What is known beside a failure's message: details (JSON object text), and of a call its delivery."""
+    match error:
+        case CommandError():
+            return error.details, error.delivery
+        case McpError():
+            details = refusal(error).details
+            if isinstance(error, RpcError):
+                details = jsontext.build([*jsontext.members(details), ("error", error.error)])
+            return details, error.delivery.value
+        case _:
+            return b"{}", None
+
+
 @dataclass(frozen=True, slots=True)
 class Ending:
     """How a command that did not do what was asked for ends."""
@@ -953,6 +1007,7 @@ class Ending:
     code: str
     message: str
     details: bytes = b"{}"
+    delivery: str | None = None
     expected: bool = True
     run_id: str | None = None
 
@@ -971,8 +1026,7 @@ class Ending:
             case KeyboardInterrupt() | typer.Abort():
                 return cls(INTERRUPTED, "cancelled", "given up; what runs in Temporal goes on")
             case _ if isinstance(error, EXPECTED):
-                code = getattr(error, "code", "internal_error")
-                return cls(1, code, str(error), error.details if isinstance(error, CommandError) else b"{}")
+                return cls(1, getattr(error, "code", "internal_error"), str(error), *known(error))
             case _:
                 return cls(1, "internal_error", f"{type(error).__name__}: {error}", expected=False)
 
@@ -984,18 +1038,28 @@ class Ending:
             return ending
         return replace(ending, message=f"given up waiting; the run goes on: see 'runs show {error.run_id}'")
 
-    def tell(self, *, as_json: bool) -> None:
-        """Say it: as JSON on standard output where that was asked for, else on standard error."""
-        if as_json:
-            members = [
+    @property
+    def prose(self) -> str:
+        """What people are told: of a call its code and delivery first, which is what the documents' tables go by."""
+        return self.message if self.delivery is None else failure_prose(self.code, self.delivery, self.message)
+
+    def encode(self) -> bytes:
+        """JSON text of code, message and details."""
+        return jsontext.build(
+            [
                 ("code", jsontext.encode(self.code)),
                 ("message", jsontext.encode(self.message)),
                 ("details", self.details),
             ]
+        )
+
+    def tell(self, *, as_json: bool) -> None:
+        """Say it: as JSON on standard output where that was asked for, else on standard error."""
+        if as_json:
             run = [] if self.run_id is None else [("runId", jsontext.encode(self.run_id))]
-            print_json(jsontext.build([("error", jsontext.build(members)), *run]))
+            print_json(jsontext.build([("error", self.encode()), *run]))
         elif self.message:
-            complain(self.message)
+            complain(self.prose)
 
 
 def main(arguments: list[str]) -> int:
@@ -1026,8 +1090,6 @@ def prepare_streams() -> None:
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     # What servers say comes only where the settings or a call ask for it, and from the level that they name.
     logging.getLogger("openwop_mcp.messages").setLevel(logging.DEBUG)
-    # What local servers write to standard error, which is bounded, is where they say what is wrong with them.
-    logging.getLogger("openwop_mcp.server").setLevel(logging.INFO)
 
 
 if __name__ == "__main__":

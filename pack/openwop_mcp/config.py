@@ -112,6 +112,7 @@ _TELLABLE_VARIABLE = re.compile(r"[A-Z][A-Z0-9]{0,15}(_[A-Z0-9]{1,15})*")
 """The name of a variable that may be repeated in a message. A token that was put where its variable's name is due has
 longer words, or small letters, and is not repeated."""
 
+_PRIVATE_KEY = re.compile(r"-----BEGIN ([A-Z]+ )?PRIVATE KEY-----")
 _HEADER_VALUE = re.compile(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _SERVER_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -294,6 +295,19 @@ class KeyRef(SecretRef):
 
     one_line: ClassVar[bool] = False
 
+    def reveal(self, environ: Mapping[str, str]) -> str:
+        """Read the key.
+
+        Raises:
+            SettingsError: If it cannot be had, or is no private key.
+        """
+        key = super().reveal(environ)
+        if _PRIVATE_KEY.search(key) is None:
+            raise SettingsError(
+                "this is no private key in PEM: name a file that begins with -----BEGIN PRIVATE KEY-----"
+            )
+        return key
+
 
 class OAuth(_Table):
     """How a token is had from the server's authorization server (MCP 2026-07-28, authorization)."""
@@ -312,7 +326,9 @@ class OAuth(_Table):
     """Read anew for each token, since platforms rotate the file."""
 
     scope: Text | None = Field(None, description='scopes with spaces between them, as in scope = "read write"')
-    issuer: Text | None = Field(None, description='the only issuer to trust, as in issuer = "https://auth.example.org"')
+    issuer: Annotated[str, AfterValidator(_url)] | None = Field(
+        None, description='the only issuer to trust, as in issuer = "https://auth.example.org"'
+    )
     token_auth: Literal["client_secret_basic", "client_secret_post", "private_key_jwt", "none"] | None = Field(
         None, description='"client_secret_basic", "client_secret_post", "private_key_jwt" or "none"'
     )

@@ -55,6 +55,9 @@ __all__ = (
 
 _ALLOWED = {"public": "public", "private": "private", "any": "ordinary public and private"}
 
+_WOULD_ALLOW = {"private": ("loopback", "private", "shared"), "public": ("public",)}
+"""The policy that lets a class of addresses be dialled, if one does."""
+
 FIRST_SERVER_ERROR = 500
 """HTTP statuses from here on are the server's fault (RFC 9110, section 15.6)."""
 
@@ -78,6 +81,11 @@ class McpError(Exception):
         self.message = message
         self.delivery = delivery
         self.facts: dict[str, Any] = {key: value for key, value in facts.items() if value is not None}
+
+    def about(self, server_id: str) -> None:
+        """Say of which server the settings are that the message names."""
+        self.message = self.message.replace("servers.<id>", f"servers.{server_id}")
+        self.args = (self.message,)
 
 
 class UnknownServerError(McpError):
@@ -147,8 +155,9 @@ class NoCommonRevisionError(McpError):
         older = [revision for revision in supported if revision in LEGACY and revision < floor]
         self.below_floor = legacy or bool(older)
         said = f"offers {', '.join(supported)}" if supported else "names no revision"
-        example = max(older, default=LEGACY[-1])
+        example = max(older, default=LEGACY[0])
         allow = f'; it speaks an older one: to allow that, write minimum_revision = "{example}" for servers.<id>'
+        allow += "" if older else ", or one older still"
         advice = allow if self.below_floor else ""
         super().__init__(
             f"the server does not speak MCP {requested}, and {said}; the oldest allowed is {floor}{advice}",
@@ -167,9 +176,11 @@ class EgressDeniedError(McpError):
     code = "egress_denied"
 
     def __init__(self, *, address: str, reason: str, network: str) -> None:
+        reachable = [policy for policy, reasons in _WOULD_ALLOW.items() if reason in reasons]
+        mend = f'; if that is meant, write network = "{reachable[0]}" for servers.<id>' if reachable else ""
         super().__init__(
-            f"the address {address} is {reason}, and this server may only be reached at {_ALLOWED[network]} addresses:"
-            " check its url, or the setting servers.<id>.network",
+            f"the address {address} is {reason}, and this server may only be reached at {_ALLOWED[network]} addresses"
+            f" (setting servers.<id>.network): check its url{mend}",
             delivery=Delivery.NOT_SENT,
             address=address,
             reason=reason,

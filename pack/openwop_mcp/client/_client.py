@@ -37,6 +37,9 @@ MAX_PAGES = 100
 QUICK = 16 * 1024
 """Bytes that are checked by a schema at once; more takes milliseconds, which other calls would wait."""
 
+MAX_UNCHECKED = 100
+"""Tools of which it is said that they go unchecked: whoever reads the log knows by then."""
+
 LISTEN = 3600.0
 """Seconds of one subscription at most: then it is asked for anew, so that a dead one cannot pass for a quiet one."""
 
@@ -83,6 +86,7 @@ class McpClient:
         self._clock = clock
         self._cache: ResultCache[Exchange] = ResultCache(clock) if cache is None else cache
         self._tools = ToolBook()
+        self._unchecked: set[str] = set()
         self._conversation = Conversation(
             wire,
             timeouts=timeouts,
@@ -128,7 +132,7 @@ class McpClient:
         tool = self._tools.get(name)
         if tool.invalid is not None and self._wire.http:
             raise NotCallableError(f"the tool cannot be called over HTTP: {tool.invalid}")
-        await self._judge_arguments(tool, arguments)
+        await self._judge_arguments(name, tool, arguments)
         began = self._clock()
         try:
             exchange = await self._conversation.answered("tools/call", members, options, _mirror(tool, arguments))
@@ -143,6 +147,7 @@ class McpClient:
             except McpError as failed:
                 # Only reading failed: the server refused the call itself.
                 failed.delivery = Delivery.NOT_PROCESSED
+                failed.about(self._name)
                 self._redactor.clean(failed)
                 raise
             if fresh.invalid is not None or fresh.headers == tool.headers:
@@ -251,17 +256,32 @@ class McpClient:
             cursor = jsontext.decode(following)
         return KnownTool()
 
-    async def _judge_arguments(self, tool: KnownTool, arguments: bytes | None) -> None:
+    async def _judge_arguments(self, name: str, tool: KnownTool, arguments: bytes | None) -> None:
         """Check arguments before anything leaves; what cannot be checked the server judges."""
-        if self._validate == "off" or tool.input_schema is None:
+        if self._validate == "off":
+            return
+        if tool.input_schema is None:
+            if self._validate == "refuse":
+                self._tell_unchecked(name)
             return
         verdict = await _check(tool.input_schema, arguments or b"{}")
         if verdict.state != "mismatch":
             return
-        said = f"the arguments break the tool's input schema at '{verdict.path}': {verdict.reason}"
+        said = (
+            f"the arguments of {messages.excerpt(name.encode('utf-8', 'backslashreplace'))} break the tool's input"
+            f" schema at '{verdict.path}': {verdict.reason}"
+        )
         if self._validate == "refuse":
             raise InvalidRequestError(said, path=f"arguments{verdict.path or ''}")
         logger.warning("server %s: %s", self._name, said)
+
+    def _tell_unchecked(self, name: str) -> None:
+        """Say once of a tool that its arguments go unchecked although they are to be checked."""
+        if name in self._unchecked or len(self._unchecked) >= MAX_UNCHECKED:
+            return
+        self._unchecked.add(name)
+        shown = messages.excerpt(name.encode("utf-8", "backslashreplace"))
+        logger.warning("server %s: the arguments of %s are not checked: no page with it was listed", self._name, shown)
 
     async def _judged(self, tool: KnownTool, exchange: Exchange) -> Exchange:
         """An answer with the verdict on its structured content: none where it has none, or says that it is an error."""

@@ -28,6 +28,10 @@ from openwop_mcp.errors import InvalidRequestError, McpError
 __all__ = ("Clients", "log_in")
 
 
+GUESSED = "2025-03-26"
+"""The revision whose servers may have no metadata, so that where tokens are issued is guessed (MCP 2025-03-26)."""
+
+
 class Clients:
     """Clients for the servers of the settings. Each worker that shares them enters them; the last to leave closes them.
 
@@ -136,6 +140,7 @@ class Clients:
             store=self._store,
             on_secret=redactor.add,
             visit=self._visit,
+            guess=server.minimum_revision <= GUESSED,
             redirect_uri=self._redirect_uri,
         )
 
@@ -176,7 +181,9 @@ async def log_in(
                 on_secret=redactor.add,
                 show=show,
                 port=port,
+                guess=server.minimum_revision <= GUESSED,
             )
         except McpError as error:
+            error.about(server_id)
             redactor.clean(error)
             raise

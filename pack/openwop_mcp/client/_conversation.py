@@ -214,6 +214,7 @@ class Conversation:
         try:
             return await self._rounds(method, members, options, extra, limits or self.limits(options.timeout))
         except McpError as error:
+            error.about(self._name)
             self._redactor.clean(error)
             raise
 

@@ -59,7 +59,8 @@ steps up in scope. A server that wants more goes round in circles."""
 MAX_HEADERS_KEPT = 256
 """Tools and resources whose headers are kept at once: more than one server's usual tools, and little memory."""
 
-REFUSED = frozenset({401, 403})
+UNAUTHORIZED = 401
+REFUSED = frozenset({UNAUTHORIZED, 403})
 
 
 class HttpWire:
@@ -89,6 +90,7 @@ class HttpWire:
         self._reach = reach
         self._sizes = sizes
         self._authorizer = authorizer
+        self._shown = bool(static_headers)
         self._static = (
             ("Content-Type", "application/json"),
             ("Accept", "application/json, text/event-stream"),
@@ -123,9 +125,14 @@ class HttpWire:
 
     async def exchange(self, out: Outgoing, *, limits: Timeouts, on_message: OnMessage | None = None) -> Incoming:
         """Send a request and read its answer; see ``Wire``."""
-        if self._authorizer is None:
+        if self._authorizer is not None:
+            return await self._authorized(self._authorizer, out, limits, on_message)
+        try:
             return await self._cancellable(out, (), limits, on_message)
-        return await self._authorized(self._authorizer, out, limits, on_message)
+        except HttpStatusError as error:
+            if error.status == UNAUTHORIZED:
+                error.message = _unauthorized(error.challenges, shown=self._shown)
+            raise
 
     async def notify(self, message: bytes, terms: Terms) -> None:
         """Send what has no answer; see ``Wire``."""
@@ -286,6 +293,17 @@ class HttpWire:
         task = asyncio.get_running_loop().create_task(work)
         self._aside.add(task)
         task.add_done_callback(self._aside.discard)
+
+
+def _unauthorized(challenges: Sequence[str], *, shown: bool) -> str:
+    said = (
+        "it does not take the credential of servers.<id>.credential"
+        if shown
+        else "it wants a credential, and servers.<id>.credential has none"
+    )
+    oauth = any("resource_metadata" in challenge for challenge in challenges)
+    hint = "; it names who issues tokens, so that credential = { oauth = { grant = ... } } may be what it wants"
+    return f"the server answered 401: {said}{hint if oauth else ''}"
 
 
 def _of_terms(terms: Terms, method: str, name: str | None) -> list[tuple[str, str]]:

@@ -194,11 +194,16 @@ class Negotiator:
         """
         if isinstance(error, RpcError) and error.rpc_code == messages.UNSUPPORTED_REVISION:
             return await self._chosen(terms, error, limits)
-        if eras.judge(_answered(error, http=self._http), probe=False) != "legacy":
+        if eras.judge(_answered(error, http=self._http), probe=method == PROBE) != "legacy":
             return None
-        if self._floor == revisions.MODERN and (isinstance(error, HttpStatusError) or method == PROBE):
-            # No other era is allowed, and nothing more is to be learnt: a bare status may come from no server of MCP.
-            return None
+        if self._floor == revisions.MODERN:
+            if isinstance(error, HttpStatusError):
+                # No other era is allowed, and a bare status may come from no server of MCP: it says what there is.
+                return None
+            if method == PROBE:
+                raise NoCommonRevisionError(
+                    requested=terms.revision, supported=[], floor=self._floor, legacy=True
+                ) from error
         async with self._lock:
             if self._known is not None and self._known.terms is not terms and self._known.terms.legacy:
                 return self._known.terms

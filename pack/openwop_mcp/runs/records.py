@@ -77,6 +77,16 @@ class CallRecord:
         return self.result.provenance.get("sha256", "")
 
     @property
+    def schema(self) -> str:
+        """Whether the structured content keeps to the tool's output schema; empty where that was not looked at."""
+        return self.result.provenance.get("schema", "")
+
+    @property
+    def cached(self) -> bool:
+        """Whether the worker still had the answer, and asked nobody."""
+        return self.result.provenance.get("cached") == "true"
+
+    @property
     def intact(self) -> bool:
         """Whether the bytes are still those of the digest."""
         return hashlib.sha256(self.result.raw).hexdigest() == self.sha256

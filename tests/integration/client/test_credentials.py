@@ -16,7 +16,7 @@ from openwop_mcp.client import CallOptions, Progress
 from openwop_mcp.client._clients import Clients
 from openwop_mcp.client._pool import HttpPool
 from openwop_mcp.config import Settings
-from openwop_mcp.errors import McpError, RpcError
+from openwop_mcp.errors import HttpStatusError, McpError, RpcError
 from tests.support.auth_server import AuthServer
 from tests.support.fake_server import FakeServer, Reply, Request, modern, notice_event
 from tests.support.mcp_client import ARGUMENTS, client_of, connected, json_reply, replies, stream_reply
@@ -233,3 +233,15 @@ async def test_a_result_is_the_servers_and_keeps_even_what_it_echoes() -> None:
     headers = [("Authorization", f"Bearer {PLAIN}")]
     async with connected(modern({"tools/call": result}), headers=headers) as (client, _):
         assert (await client.call_tool("t", ARGUMENTS)).result == result
+
+
+@pytest.mark.parametrize("credential", [(), (("Authorization", f"Bearer {PLAIN}"),)])
+async def test_a_401_says_whether_there_was_a_credential_and_whether_tokens_are_to_be_had(
+    credential: tuple[tuple[str, str], ...],
+) -> None:
+    challenge = ("WWW-Authenticate", 'Bearer resource_metadata="https://a.example/.well-known/x"')
+    async with connected(replies(Reply(status=401, headers=[challenge])), headers=credential) as (client, _):
+        with pytest.raises(HttpStatusError) as caught:
+            await client.list_tools()
+    assert ("does not take the credential" if credential else "wants a credential") in caught.value.message
+    assert "oauth" in caught.value.message

@@ -9,6 +9,7 @@ import pytest
 from openwop_mcp import jsontext
 from openwop_mcp.client import McpClient, health, probe
 from openwop_mcp.client._pool import HttpPool
+from openwop_mcp.errors import NoCommonRevisionError
 from tests.support.fake_server import FakeServer, Handler, Reply, error_reply, modern
 from tests.support.mcp_client import client_of, connected, json_reply, replies, stream_reply
 
@@ -224,3 +225,10 @@ async def test_health_speaks_of_no_connection_and_no_session() -> None:
     async with connected(modern()) as (client, _):
         state = json.loads((await health(client)).result)
     assert set(state) == {"state", "discover"}
+
+
+async def test_why_an_older_server_is_incompatible_names_the_setting() -> None:
+    async with connected(replies(LEGACY["no session"])) as (client, _):
+        _, reason = await probe(client)
+    assert isinstance(reason, NoCommonRevisionError)
+    assert "minimum_revision" in reason.message

@@ -809,6 +809,7 @@ async def test_servers_of_2025_03_26_are_their_own_authorization_servers(bench: 
 
         authorizer = OAuthAuthorizer(
             server_id="weather",
+            guess=True,
             url=bench.server.url,
             oauth=OAuth(grant="authorization_code"),
             environ={},
@@ -954,3 +955,27 @@ async def test_an_authorization_server_out_of_reach_says_nothing_of_the_call(ben
     bench.auth.metadata["token_endpoint"] = "http://127.0.0.1:9/token"
     error = await bench.failure(bench.machine())
     assert (error.cause, error.retryable, error.delivery) == ("unreachable", True, Delivery.NOT_PROCESSED)
+
+
+async def test_where_a_server_names_nobody_nothing_is_guessed(bench: Bench) -> None:
+    bench.server.metadata_path = None
+    with pytest.raises(AuthorizationError) as caught:
+        await bench.authorizer(person=True, grant="authorization_code").login()
+    assert caught.value.facts["authorization"] == "no_metadata"
+    assert bench.visits == []
+
+
+async def test_a_server_that_lets_strangers_in_needs_no_login(bench: Bench) -> None:
+    bench.server.open = True
+    with pytest.raises(InvalidRequestError, match="needs no login"):
+        await login(
+            server_id="weather",
+            url=bench.server.url,
+            oauth=OAuth.model_validate({"grant": "authorization_code"}),
+            environ={},
+            fetch=bench.fetch,
+            store=bench.store,
+            on_secret=bench.secrets.append,
+            show=bench.visits.append,
+        )
+    assert bench.visits == []

@@ -291,3 +291,14 @@ async def test_a_hostile_schema_delays_a_result_by_a_moment_and_changes_nothing_
         deep = {"anyOf": [deep, deep]} if _ % 10 == 0 else {"properties": {"n": deep}}
     async with asyncio.timeout(5):
         await _judged(b'{"structuredContent":' + b'{"n":' * 60 + b"1" + b"}" * 60 + b"}", deep)
+
+
+async def test_that_arguments_go_unchecked_is_said_once_where_they_are_to_be_refused(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with connected(modern(), options={"validate": "refuse"}) as (client, _):
+        for _ in range(3):
+            await client.call_tool("t", ARGUMENTS)
+    assert [record.getMessage() for record in caplog.records] == [
+        "server server: the arguments of t are not checked: no page with it was listed"
+    ]

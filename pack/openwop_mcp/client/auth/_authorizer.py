@@ -38,6 +38,7 @@ class OAuthAuthorizer:
         on_secret: Is told every token and secret before it is used, so that none gets into an error.
         visit: Sends a person to log in; None where nobody is there, as in a worker.
         redirect_uri: Where they come back to; needed with ``visit``.
+        guess: Whether the endpoints of MCP 2025-03-26 may be assumed where a server has no metadata at all.
         clock: Seconds of the epoch.
     """
 
@@ -53,6 +54,7 @@ class OAuthAuthorizer:
         on_secret: Callable[[str], None],
         visit: Visit | None = None,
         redirect_uri: str | None = None,
+        guess: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._clock = clock
@@ -64,7 +66,7 @@ class OAuthAuthorizer:
             issuer=oauth.issuer,
             bound=oauth.client_id is not None or oauth.assertion is not None,
             # A machine's secret is sent to no address that was merely guessed.
-            guess=by_person and oauth.client_secret is None,
+            guess=guess and by_person and oauth.client_secret is None,
         )
         self._source: Machine | Person
         if by_person:

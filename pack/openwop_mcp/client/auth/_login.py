@@ -16,6 +16,7 @@ from openwop_mcp.errors import InvalidRequestError
 __all__ = ("Login", "login")
 
 UNAUTHORIZED = 401
+REFUSALS = frozenset({UNAUTHORIZED, 403})
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,7 @@ async def login(
     on_secret: Callable[[str], None],
     show: Callable[[str], None],
     port: int = 0,
+    guess: bool = False,
     patience: float = PATIENCE,
     clock: Callable[[], float] = time.time,
 ) -> Login:
@@ -63,6 +65,7 @@ async def login(
         on_secret: Is told every token and secret.
         show: Is given the URL that the person has to open; it is http or https.
         port: Where to wait for them on this machine; 0 for any port.
+        guess: As in :class:`OAuthAuthorizer`.
         patience: Seconds to wait for them.
         clock: Seconds of the epoch.
 
@@ -75,6 +78,7 @@ async def login(
         raise InvalidRequestError(
             f"server '{server_id}' needs no login: its grant is {oauth.grant}, which the worker uses by itself"
         )
+    challenges = await _challenges(fetch, usable(url, "the server's URL"), server_id)
     async with Loopback(show, port=port, patience=patience) as loopback:
         authorizer = OAuthAuthorizer(
             server_id=server_id,
@@ -86,14 +90,19 @@ async def login(
             on_secret=on_secret,
             visit=loopback.visit,
             redirect_uri=loopback.redirect_uri,
+            guess=guess,
             clock=clock,
         )
-        grant = await authorizer.login(await _challenges(fetch, usable(url, "the server's URL")))
+        grant = await authorizer.login(challenges)
     return Login(grant.issuer, grant.client_id, grant.granted, grant.expires_at, grant.refresh_token is not None)
 
 
-async def _challenges(fetch: Fetch, url: str) -> list[str]:
-    """What the server says to a stranger. It is asked with a message that no server acts on."""
+async def _challenges(fetch: Fetch, url: str, server_id: str) -> list[str]:
+    """What the server says to a stranger. It is asked with a message that no server acts on.
+
+    Raises:
+        InvalidRequestError: It lets strangers in.
+    """
     answer = await fetched(
         fetch,
         "POST",
@@ -101,5 +110,10 @@ async def _challenges(fetch: Fetch, url: str) -> list[str]:
         {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"},
         b"{}",
     )
+    if answer.status not in REFUSALS:
+        raise InvalidRequestError(
+            f"server '{server_id}' needs no login: it answers a stranger with status {answer.status} and asks for no"
+            " token; take its credential out"
+        )
     challenge = answer.headers.get("www-authenticate")
     return [challenge] if answer.status == UNAUTHORIZED and challenge else []

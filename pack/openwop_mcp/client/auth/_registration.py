@@ -65,8 +65,8 @@ async def register(fetch: Fetch, authority: Authority, redirect_uri: str) -> Reg
     """
     who = f"the authorization server {shown(authority.issuer)}"
     ask = (
-        f'ask who runs it for a client, with the redirect URI {redirect_uri}, and write client_id = "..." in'
-        " servers.<id>.credential.oauth"
+        f"ask who runs it for a client, with the redirect URI {redirect_uri} (choose its port: login --port), and write"
+        ' client_id = "..." in servers.<id>.credential.oauth'
     )
     if authority.registration_endpoint is None:
         raise AuthorizationError(f"{who} does not know us and takes no registrations: {ask}", cause="no_client")
