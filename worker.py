@@ -396,7 +396,7 @@ def tools_list_command(
         return
     listed = page.get("tools")
     offered = [tool for tool in listed if isinstance(tool, dict)] if isinstance(listed, list) else []
-    out.print(terminal.table(["tool", "description"], [[str(tool.get("name", "")), brief(tool)] for tool in offered]))
+    print_table(["tool", "description"], [[str(tool.get("name", "")), brief(tool)] for tool in offered])
     if isinstance(following := page.get("nextCursor"), str):
         complain(f"more tools follow: --cursor {shlex.quote(following)}")
 
@@ -476,11 +476,10 @@ def runs_events_command(run: Run, config: Config = None, as_json: AsJson = False
     if as_json:
         print_json(b"[" + b",".join(event.encode() for event in log) + b"]")
         return
-    out.print(
-        terminal.table(
-            ["#", "time", "event", "node", "detail"],
-            [[str(event.sequence), event.timestamp, event.type, event.node_id or "", decided(event)] for event in log],
-        )
+    print_table(
+        ["#", "time", "event", "node", "detail"],
+        [[str(event.sequence), event.timestamp, event.type, event.node_id or "", decided(event)] for event in log],
+        columns=LOG_COLUMNS,
     )
 
 
@@ -854,8 +853,18 @@ def call_facts(call: MadeCall, now: UnderWay | None) -> dict[str, object]:
 
 # --- what people see --------------------------------------------------------------------------------------------------
 
-out = Console(soft_wrap=True, force_terminal=False, highlight=False)
-"""For tables. Plain: where no escape sequence is ever written, one that came from a server cannot hide among others."""
+LOG_COLUMNS = 110
+"""What a line of a run's log may take on a narrow terminal too: better one that runs over than times cut in two."""
+
+
+def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, columns: int = 0) -> None:
+    """Print a table, at least so wide if it needs that.
+
+    It is plain: where no escape sequence is ever written, one that came from a server cannot hide among others.
+    """
+    out = Console(soft_wrap=True, force_terminal=False, highlight=False)
+    out.width = max(out.width, columns)
+    out.print(terminal.table(headers, rows))
 
 
 def print_text(text: str) -> None:

@@ -41,8 +41,16 @@ GATHER = 0.25
 """Seconds that changes are gathered before they are told: servers announce several at once, and each signal is an event
 in the workflow's history."""
 
-MAX_GATHERED = 500
-"""Changes told one by one; of more the workflow hears that it has missed some, and reads anew what matters."""
+LONGEST_GATHER = 10.0
+"""Seconds at most that they are gathered while one signal follows the other, each after twice the time of the one
+before: a history has room for some ten thousand, and whoever is told all the time has enough to read anew."""
+
+SIGNAL_BYTES = 16 * 1024
+"""Bytes of changes in one signal, as a history of all signals has 50 MiB; of more the workflow hears that it has missed
+some, and reads anew what matters."""
+
+URI_BYTES = 2048
+"""Bytes of a URI that is told: longer ones are rare, and a few of them would leave no room for the others."""
 
 FIRST_WAIT = 1.0
 """Seconds before a subscription that ended is renewed, doubled each time until it holds again."""
@@ -132,7 +140,8 @@ class _Subscription:
         self._client = client
         self._asked = asked
         self._handle = activity.client().get_workflow_handle(asked.workflow_id)
-        self._changes: dict[tuple[str, str | None], None] = {}
+        self._changes: dict[bytes, None] = {}
+        self._size = 0
         self._missed = False
         self._failed = 0
         self._renewed = False
@@ -173,13 +182,25 @@ class _Subscription:
             self._missed |= self._renewed
             if not self._renewed:
                 return
-        elif len(self._changes) >= MAX_GATHERED:
-            self._missed = True
         else:
-            uri = jsontext.member(notice.params, "uri")
-            told = jsontext.decode(uri) if uri is not None and jsontext.kind(uri) == "string" else None
-            self._changes[notice.method, told] = None
+            self._gather(notice)
         self._due.set()
+
+    def _gather(self, notice: Notice) -> None:
+        uri = jsontext.member(notice.params, "uri")
+        about = uri if uri is not None and jsontext.kind(uri) == "string" else None
+        if about is not None and len(about) > URI_BYTES:
+            self._missed = True
+            return
+        told = [] if about is None else [("uri", jsontext.encode(jsontext.decode(about)))]
+        change = jsontext.build([("method", jsontext.encode(notice.method)), *told])
+        if change in self._changes:
+            return
+        if self._size + len(change) > SIGNAL_BYTES:
+            self._missed = True
+            return
+        self._changes[change] = None
+        self._size += len(change) + 1
 
     def _judge(self, acknowledged: Notice) -> None:
         """Say what of the filter the server does not honour: of that nobody will hear."""
@@ -189,19 +210,23 @@ class _Subscription:
             logger.warning("server %s does not tell of %s", self._asked.server_id, ", ".join(left_out))
 
     async def _tell(self) -> None:
+        clock = asyncio.get_running_loop().time
+        gather, told_at = GATHER, -LONGEST_GATHER
         while True:
             await self._due.wait()
-            await asyncio.sleep(GATHER)
+            gather = _gathering(gather, quiet=clock() - told_at)
+            await asyncio.sleep(gather)
             self._due.clear()
-            changes, self._changes = self._changes, {}
+            changes, self._changes, self._size = self._changes, {}, 0
             missed, self._missed = self._missed, False
-            told = {
-                "serverId": self._asked.server_id,
-                "changes": [{"method": method, **({} if uri is None else {"uri": uri})} for method, uri in changes],
-                "missed": missed,
-            }
+            told = [
+                ("serverId", jsontext.encode(self._asked.server_id)),
+                ("changes", b"[%b]" % b",".join(changes)),
+                ("missed", jsontext.encode(missed)),
+            ]
+            told_at = clock()
             try:
-                await self._handle.signal(self._asked.signal, RawValue(json_payload(jsontext.encode(told))))
+                await self._handle.signal(self._asked.signal, RawValue(json_payload(jsontext.build(told))))
             except RPCError as error:
                 if error.status is RPCStatusCode.NOT_FOUND:
                     raise _ListenerGoneError from None
@@ -212,6 +237,11 @@ class _Subscription:
 
 def _holds(honoured: bytes, name: str) -> bool:
     return jsontext.kind(honoured) == "object" and jsontext.member(honoured, name) not in {None, b"false", b"[]"}
+
+
+def _gathering(before: float, *, quiet: float) -> float:
+    """Seconds to gather changes, by how long the signal before gathered and how long nothing came after it."""
+    return GATHER if quiet >= before else min(LONGEST_GATHER, 2 * before)
 
 
 def _wait(failed: int) -> float:

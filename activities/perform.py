@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import importlib.metadata
+import logging
 import os
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -29,12 +30,15 @@ from openwop_mcp.errors import (
     InvalidRequestError,
     McpError,
     ResultTooLargeError,
+    UnexpectedError,
     UnknownServerError,
 )
 
 from .beat import Beat, ClaimRefusedError, report
 
 __all__ = ("Calls",)
+
+logger = logging.getLogger(__name__)
 
 CLIENT_INFO = jsontext.encode({"name": "openwop-mcp-pack", "version": importlib.metadata.version("openwop-mcp-pack")})
 """``Implementation`` of this client (MCP 2026-07-28, base protocol, _meta)."""
@@ -95,16 +99,17 @@ class Calls:
         retry = RetryPolicy()
         terms: dict[str, str] = {}
         try:
-            if server is None:
-                raise UnknownServerError(request.server_id)
-            terms = {"peer": self._clients[request.server_id].peer, "floor": server.minimum_revision}
+            peer = self.client(request.server_id, tenant).peer
+            assert server is not None
+            terms = {"peer": peer, "floor": server.minimum_revision}
             retry = request.retry or server.retry.policy
             if request.method == "callTool":
                 repeat_safe = server.policy(_required(request.name, "name")).repeat_safe
             exchange = await self._guarded(request, arguments, retry, repeat_safe=repeat_safe)
             terms |= _agreed(exchange)
             self._fits(exchange.result)
-        except McpError as error:
+        except Exception as caught:  # noqa: BLE001 - whatever it is, the effect may have happened by then
+            error = caught if isinstance(caught, McpError) else _unexpected(caught)
             failure = failures.write(
                 error,
                 repeat_safe=repeat_safe,
@@ -208,6 +213,12 @@ class Calls:
                 size=len(result),
                 sha256=hashlib.sha256(result).hexdigest(),
             )
+
+
+def _unexpected(error: Exception) -> McpError:
+    """A fault of our own, after which nobody knows what became of the request."""
+    logger.error("a call ended by a fault of the client itself", exc_info=error)
+    return UnexpectedError(type(error).__name__)
 
 
 def _told(progress: Progress) -> dict[str, object]:

@@ -57,6 +57,7 @@ __all__ = (
     "Temporal",
     "Timeouts",
     "ToolPolicy",
+    "VariableRef",
     "Worker",
     "fields",
     "load",
@@ -122,6 +123,7 @@ _NUMBER = re.compile(r"[0-9]+|0[xX][0-9A-Fa-f]*")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _GLOB = re.compile(r"\[[^\]]+\]|[*?]")
 MAX_PORT = 65535
+MAX_LABEL = 63
 
 
 class SettingsError(Exception):
@@ -161,6 +163,9 @@ def _url(text: str) -> str:
         raise ValueError
     if not text.isascii() or not text.isprintable() or " " in text or _HOST.fullmatch(parts.netloc) is None:
         raise ValueError
+    labels = parts.hostname.removesuffix(".").split(".")
+    if "[" not in parts.netloc and not all(0 < len(label) <= MAX_LABEL for label in labels):
+        raise _fault("the host is no name: between its dots stand 1 to 63 characters")
     if "[" in parts.netloc:
         ipaddress.IPv6Address(parts.hostname)
     elif _NUMBER.fullmatch(parts.hostname.rstrip(".").rpartition(".")[2]):
@@ -233,6 +238,7 @@ class SecretRef(_Table):
     """Where a secret is: a variable of the environment or a file. The secret itself is read when it is needed."""
 
     one_line: ClassVar[bool] = True
+    shortest: ClassVar[int] = MIN_SECRET
 
     env: Text | None = Field(None, description='the name of an environment variable, as in { env = "NAME" }')
     file: Text | None = Field(None, description='the path of a file, as in { file = "PATH" }')
@@ -262,8 +268,8 @@ class SecretRef(_Table):
             SettingsError: If it cannot be had, or is none that could be sent.
         """
         secret = self._from_file(self.file) if self.file is not None else self._from_environment(environ)
-        if len(secret) < MIN_SECRET:
-            raise SettingsError(f"the secret has under {MIN_SECRET} characters: use a longer one")
+        if len(secret) < self.shortest:
+            raise SettingsError(f"the secret has under {self.shortest} characters: use a longer one")
         if self.one_line and _HEADER_VALUE.fullmatch(secret) is None:
             raise SettingsError(
                 "the secret holds characters that a header cannot carry (a line break, a space at an end, non-ASCII): "
@@ -288,6 +294,13 @@ class SecretRef(_Table):
             raise SettingsError(
                 f"the file that is named here cannot be read ({reason}): make it readable, or name another one"
             ) from None
+
+
+class VariableRef(SecretRef):
+    """Where the value of a program's variable is, which may be a secret or not."""
+
+    one_line: ClassVar[bool] = False
+    shortest: ClassVar[int] = 1
 
 
 class KeyRef(SecretRef):
@@ -451,12 +464,13 @@ class Limits(_Table):
     """The result that is recorded. Results lie in Temporal's history, which takes 2 MiB with what is around them."""
 
     event_bytes: int = Field(64 * 1024**2, ge=1024, le=1024**3, description="a number of bytes from 1024 to 1073741824")
-    """One event of an event stream."""
+    """One event of an event stream, and one line of a local process."""
 
     response_bytes: int = Field(
         64 * 1024**2, ge=1024, le=1024**3, description="a number of bytes from 1024 to 1073741824"
     )
-    """One body that is no event stream. It bounds memory, not what is recorded."""
+    """One answer as it comes, an event stream with all that stands before the answer; the stream of a subscription has
+    no such bound. It bounds memory and traffic, not what is recorded."""
 
 
 class Host(_Table):
@@ -554,7 +568,7 @@ class Server(_Table):
     )
     """A server of this machine, over standard input and output; run as it stands, without a shell."""
 
-    environment: dict[VariableName, SecretRef] = Field(
+    environment: dict[VariableName, VariableRef] = Field(
         default={}, description='variables for the command, as in environment = { API_TOKEN = { env = "NAME" } }'
     )
     """Beside what every program needs (PATH, HOME and the like). Nothing else of the worker's environment is passed on:
@@ -868,7 +882,7 @@ def _what(where: Place, detail: ErrorDetails) -> str:
 
 
 def _unknown(key: str, table: type[BaseModel]) -> str:
-    if table is SecretRef:
+    if issubclass(table, SecretRef):
         return f"unknown key: {NAMED_NOT_WRITTEN}"
     close = difflib.get_close_matches(key.lower(), fields(table), n=1)
     if close:

@@ -11,6 +11,7 @@ The tree::
     ├── EgressDeniedError           egress_denied                an address outside the server's network setting
     ├── ResultTooLargeError         storage_limit_exceeded       an answer (or an argument) over the ceiling
     ├── RateLimitedError            rate_limited                 429
+    ├── UnexpectedError             internal_error               a fault of this client; the effect may have happened
     └── UpstreamError               upstream_unavailable         no usable answer
         ├── AuthorizationError      no token that the server takes
         ├── ConnectError            nothing was sent
@@ -27,7 +28,7 @@ a server sent are bounded where they are made.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from openwop_mcp.effects.delivery import Delivery
 from openwop_mcp.protocol.revisions import LEGACY
@@ -48,6 +49,7 @@ __all__ = (
     "ResultTooLargeError",
     "RpcError",
     "TimeLimitError",
+    "UnexpectedError",
     "UnknownServerError",
     "UpstreamError",
 )
@@ -81,6 +83,13 @@ class McpError(Exception):
         self.message = message
         self.delivery = delivery
         self.facts: dict[str, Any] = {key: value for key, value in facts.items() if value is not None}
+
+    def again(self) -> Self:
+        """The same error for someone else, who may know other things of a call of their own."""
+        copy = type(self).__new__(type(self))
+        copy.__dict__.update(self.__dict__, facts=dict(self.facts))
+        copy.args = self.args
+        return copy
 
     def about(self, server_id: str) -> None:
         """Say of which server the settings are that the message names."""
@@ -216,6 +225,19 @@ class RateLimitedError(McpError):
         super().__init__(message, delivery=Delivery.NOT_PROCESSED, httpStatus=429, retryAfter=retry_after)
 
 
+class UnexpectedError(McpError):
+    """The call ended by a fault of this client, not of the server. ``fault`` is the name of its class."""
+
+    code = "internal_error"
+
+    def __init__(self, fault: str) -> None:
+        super().__init__(
+            f"the call ended by a fault of the MCP client itself ({fault}), which the worker's log has",
+            delivery=Delivery.UNKNOWN,
+            fault=fault,
+        )
+
+
 class UpstreamError(McpError):
     """No usable answer came."""
 
@@ -276,11 +298,19 @@ class TimeLimitError(UpstreamError):
 
     Attributes:
         limit: The settings key under ``timeouts``: ``connect``, ``first_byte``, ``idle`` or ``total``.
+        seconds: How long it is.
     """
 
     def __init__(self, message: str, *, limit: str, seconds: float, delivery: Delivery) -> None:
         super().__init__(message, delivery=delivery, limit=limit, seconds=seconds)
         self.limit = limit
+        self.seconds = seconds
+
+    def of(self, seconds: float) -> None:
+        """Tell the limit of the whole call, of which the request that ran into it had the rest."""
+        self.message = self.message.replace(f" of {self.seconds:g} s", f" of {seconds:g} s")
+        self.args = (self.message,)
+        self.facts["seconds"] = self.seconds = seconds
 
 
 class HttpStatusError(UpstreamError):

@@ -6,6 +6,8 @@ Pure. Knows RFC 8259 and UTF-8, and nothing of what a text means.
 from __future__ import annotations
 
 import decimal
+import functools
+import itertools
 import json
 import math
 import re
@@ -19,6 +21,7 @@ __all__ = (
     "JsonTextError",
     "Kind",
     "Number",
+    "TooManyError",
     "build",
     "check",
     "decode",
@@ -27,6 +30,7 @@ __all__ = (
     "kind",
     "member",
     "members",
+    "nests",
     "pointer",
 )
 
@@ -66,6 +70,21 @@ _FOLLOW = {
     _OBJECT: re.compile(rf"{_WS}(?:(}})|,{_WS}({_STRING}){_WS}:{_WS})".encode()),
     _ARRAY: re.compile(rf"{_WS}(?:(\])|,{_WS}())".encode()),
 }
+_SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
+_BYTE = re.compile(r"\(byte (\d+)\)$")
+
+# What is left of a text to measure its depth by: one sign for what opens, one for what closes, and the quotes.
+_SHAPE = bytes.maketrans(b"{}", b"[]")
+_FILLING = bytes(byte for byte in range(256) if byte not in b'{}[]"')
+
+_BRACKET = re.compile(rb"[\[{]")
+
+PART = 256 * 1024
+"""Bytes that are measured at a time: what a processor's cache holds."""
+
+STEP = 256
+"""Brackets between two looks at the depth: a look costs as much as some hundred brackets."""
+
 _LEXEME = re.compile(rf"{_SCALAR}|[\[\]{{}}]")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
@@ -85,6 +104,10 @@ class JsonTextError(ValueError):
         """The message with line and column, counted from 1 and in characters, for texts that people write."""
         lines = data[: self.position].split(b"\n")
         return f"line {len(lines)}, column {len(lines[-1].decode(errors='replace')) + 1}: {self}"
+
+
+class TooManyError(JsonTextError):
+    """The container holds more than was asked for; the rest was neither read nor judged."""
 
 
 class Number(float):
@@ -153,13 +176,34 @@ class _Name:
         self.text = text
 
 
+_RawMembers = dict[_Name, msgspec.Raw]
+
 _raw_value = msgspec.json.Decoder(msgspec.Raw)
 _raw_elements = msgspec.json.Decoder(list[msgspec.Raw])
 _raw_by_name = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_raw_members = msgspec.json.Decoder(dict[_Name, msgspec.Raw], dec_hook=lambda _type, text: _Name(text))
+_raw_members = msgspec.json.Decoder(_RawMembers, dec_hook=lambda _type, text: _Name(text))
 
 # What msgspec raises for text that is malformed, and for lone surrogates and deep nesting, which are not malformed.
 _BALKED = (msgspec.DecodeError, RecursionError)
+
+
+def _counting(most: int) -> Callable[[Any, str], _Name]:
+    """Take so many names; more end the decoding."""
+    left = itertools.repeat(None, most)
+
+    def hook(_type: Any, text: str) -> _Name:
+        for _ in left:
+            return _Name(text)
+        raise ValueError
+
+    return hook
+
+
+@functools.cache
+def _raw_first(most: int) -> msgspec.json.Decoder[msgspec.Struct]:
+    """Take arrays that long at most. A list would be built to its end before it is measured."""
+    fields = [(f"at{index}", msgspec.Raw, msgspec.Raw(b"")) for index in range(most)]
+    return msgspec.json.Decoder(msgspec.defstruct("First", fields, array_like=True, forbid_unknown_fields=True))
 
 
 def check(data: bytes) -> None:
@@ -174,7 +218,26 @@ def check(data: bytes) -> None:
     try:
         _raw_value.decode(data)
     except _BALKED:
-        _scan(data)
+        if _again(_raw_value, data) is None:
+            _scan(data)
+
+
+def nests(data: bytes, levels: int) -> bool:
+    """Tell whether a text nests deeper than ``levels``, or where it stops being JSON; takes no time to speak of.
+
+    What is no deeper never counts as deeper. It is looked at every 256 brackets, so what is deeper by less may pass.
+    """
+    if data.count(b"[") + data.count(b"{") <= levels:
+        return False
+    depth, quoted = 0, 0
+    for block in _shape(data):
+        parts = block.split(b'"')
+        outside = b"".join(parts[quoted::2])
+        quoted ^= len(parts) - 1 & 1
+        depth += 2 * outside.count(b"[") - len(outside)
+        if depth > levels:
+            return True
+    return False
 
 
 def kind(data: bytes) -> Kind:
@@ -190,18 +253,22 @@ def kind(data: bytes) -> Kind:
     return found
 
 
-def members(data: bytes) -> list[tuple[str, bytes]]:
+def members(data: bytes, most: int | None = None) -> list[tuple[str, bytes]]:
     """List an object's members as they stand: order, duplicates and the exact bytes of each value.
 
     Values are held to JSON's grammar; that their strings are UTF-8 is for :func:`check` to say.
 
+    Args:
+        data: The object.
+        most: So many members at most; what follows them is neither read nor judged.
+
     Raises:
-        JsonTextError: if the text is not a JSON object.
+        JsonTextError: if the text is not a JSON object; a :class:`TooManyError` if it has more than ``most``.
     """
     try:
-        return [(name.text, bytes(value)) for name, value in _raw_members.decode(data).items()]
+        return [(name.text, bytes(value)) for name, value in _members_decoder(most).decode(data).items()]
     except _BALKED:
-        return list(_slow_members(data))
+        return list(_slow_members(data, most))
 
 
 def member(data: bytes, name: str) -> bytes | None:
@@ -217,16 +284,21 @@ def member(data: bytes, name: str) -> bytes | None:
     return None if value is None else bytes(value)
 
 
-def elements(data: bytes) -> list[bytes]:
+def elements(data: bytes, most: int | None = None) -> list[bytes]:
     """List the exact bytes of an array's elements.
 
+    Args:
+        data: The array.
+        most: So many elements at most; what follows them is neither read nor judged.
+
     Raises:
-        JsonTextError: if the text is not a JSON array.
+        JsonTextError: if the text is not a JSON array; a :class:`TooManyError` if it has more than ``most``.
     """
+    decoder: msgspec.json.Decoder[Any] = _raw_elements if most is None else _raw_first(most)
     try:
-        return [bytes(value) for value in _raw_elements.decode(data)]
+        return [bytes(value) for value in _values(decoder.decode(data))]
     except _BALKED:
-        return [value for _, value in _children(data, _ARRAY)]
+        return [value for _, value in _children(data, _ARRAY, _again(decoder, data, _ARRAY))]
 
 
 def pointer(data: bytes, path: Sequence[str | int]) -> bytes | None:
@@ -299,12 +371,62 @@ def _past_space(data: bytes, position: int) -> int:
     return match.end() if match else position
 
 
+def _shape(data: bytes) -> Iterator[bytes]:
+    """Yield what opens and closes in a text, and its quotes, but for those of strings without any of that."""
+    start = 0
+    while start < len(data):
+        # Parts end in a bracket, so that no escape is torn.
+        found = _BRACKET.search(data, start + PART)
+        end = found.end() if found else len(data)
+        # Without its escapes, a text has quotes around strings only; and without what fills them, most are empty.
+        bare = data[start:end].replace(rb"\\", b"").replace(rb"\"", b"")
+        shape = bare.translate(_SHAPE, _FILLING).replace(b'""', b"")
+        yield from (shape[at : at + STEP] for at in range(0, len(shape), STEP))
+        start = end
+
+
 def _malformed(position: int) -> NoReturn:
     raise JsonTextError("not JSON: malformed or cut off", position)
 
 
+def _members_decoder(most: int | None) -> msgspec.json.Decoder[Any]:
+    return _raw_members if most is None else msgspec.json.Decoder(_RawMembers, dec_hook=_counting(most))
+
+
+def _values(decoded: Any) -> list[msgspec.Raw]:
+    """The values of a container that a decoder took apart."""
+    if isinstance(decoded, dict):
+        return list(decoded.values())
+    if isinstance(decoded, msgspec.Struct):
+        return [value for value in msgspec.structs.astuple(decoded) if len(value)]
+    return decoded if isinstance(decoded, list) else [decoded]
+
+
+def _again(decoder: msgspec.json.Decoder[Any], data: bytes, opener: int | None = None) -> list[int] | None:
+    """Decode what msgspec refused once more, without the surrogates that it cannot take: now its word is final.
+
+    Returns:
+        The lengths of the values. None if the text is too deep for msgspec, and it knows nothing.
+    """
+    # Escaped backslashes go first, so that each one left begins an escape. All that is respelled keeps its length.
+    plain = _SURROGATE_ESCAPE.sub(rb"\\u0000", data.replace(rb"\\", rb"\/"))
+    try:
+        return [len(value) for value in _values(decoder.decode(plain))]
+    except RecursionError:
+        return None
+    except msgspec.ValidationError:
+        if opener is not None and kind(data) == _KINDS[opener]:
+            raise TooManyError(f"too many members or elements in this JSON {_KINDS[opener]}", 0) from None
+        check(data)
+        raise JsonTextError(f"not a JSON {_KINDS[opener or _OBJECT]}", _past_space(data, 0)) from None
+    except msgspec.DecodeError as error:
+        _check_utf8(data)
+        told = _BYTE.search(str(error))
+        _malformed(min(int(told[1]), len(data)) if told else len(data))
+
+
 def _scan(data: bytes) -> None:
-    """Check a text without msgspec, whose verdict on what it refuses is not final."""
+    """Check a text of any depth without msgspec."""
     _refuse_rest(data, _end(data, _past_space(data, 0)))
 
 
@@ -339,8 +461,9 @@ def _end(data: bytes, position: int) -> int:
                 inside.pop()
 
 
-def _children(data: bytes, opener: int) -> Iterator[tuple[bytes, bytes]]:
-    """Yield (quoted name, value) of each member or element; an element's name is empty."""
+def _children(data: bytes, opener: int, lengths: list[int] | None = None) -> Iterator[tuple[bytes, bytes]]:
+    """Yield (quoted name, value) of each member or element, whose lengths may be known; an element's name is empty."""
+    known = None if lengths is None else iter(lengths)
     position = _past_space(data, 0)
     if not data.startswith(b"%c" % opener, position):
         _scan(data)
@@ -348,14 +471,14 @@ def _children(data: bytes, opener: int) -> Iterator[tuple[bytes, bytes]]:
     match = _ENTER[opener].match(data, position) or _malformed(position)
     while match.group(1) is None:
         position = match.end()
-        end = _end(data, position)
+        end = _end(data, position) if known is None else position + next(known)
         yield match.group(2), data[position:end]
         match = _FOLLOW[opener].match(data, end) or _malformed(end)
     _refuse_rest(data, match.end())
 
 
-def _slow_members(data: bytes) -> Iterator[tuple[str, bytes]]:
-    for name, value in _children(data, _OBJECT):
+def _slow_members(data: bytes, most: int | None = None) -> Iterator[tuple[str, bytes]]:
+    for name, value in _children(data, _OBJECT, _again(_members_decoder(most), data, _OBJECT)):
         _check_utf8(name)
         yield _decoder.decode(name.decode()), value
 

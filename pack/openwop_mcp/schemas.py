@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import decimal
 import functools
+import hashlib
 import json
 import re
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
@@ -27,7 +29,7 @@ from referencing.jsonschema import DRAFT7, DRAFT202012
 from openwop_mcp.jsontext import BigNumber, encode
 from openwop_mcp.protocol.messages import excerpt
 
-__all__ = ("Verdict", "check")
+__all__ = ("Verdict", "check", "check_at_once")
 
 MAX_SCHEMA_BYTES: Final = 256 * 1024
 """A tool's schema is read by models too; the largest in use are a quarter of this."""
@@ -40,6 +42,15 @@ MAX_DEPTH: Final = 64
 
 MAX_SECONDS: Final = 0.5
 """Processor time to read a schema, and again to check by it: what a worker's event loop can bear."""
+
+QUICK_SECONDS: Final = 0.005
+"""Processor time for a check on an event loop: most take a tenth of it, and other calls do not notice."""
+
+QUICK_BYTES: Final = 16 * 1024
+"""Bytes of an instance that can be decoded on an event loop."""
+
+LATE_KEPT: Final = 4096
+"""Schemas remembered for the time that they take, a hundred bytes each: as many as tools of one server are."""
 
 MAX_UNEVALUATED: Final = 256
 """Elements of an array under ``unevaluatedItems``: the library lists the indexes of all, once for each subschema."""
@@ -78,20 +89,75 @@ class Verdict:
 def check(schema: bytes, instance: bytes) -> Verdict:
     """Check an instance against a schema, both JSON texts. Nothing is ever fetched, and ``format`` asserts nothing.
 
-    Takes at most about a second of processor time and never raises for what the texts hold.
+    Takes at most about a second of processor time, that long only once for each schema, and never raises for what the
+    texts hold. Safe to call from several threads.
     """
-    compiled = _compile(schema)
-    if isinstance(compiled, str):
-        return Verdict("unchecked", reason=compiled)
+    return _within(MAX_SECONDS, _HOPELESS, schema, instance) or Verdict("unchecked", reason=_OUT_OF_TIME)
+
+
+def check_at_once(schema: bytes, instance: bytes) -> Verdict | None:
+    """The same within a few milliseconds, for an event loop; None where it takes longer, which is remembered."""
+    if len(instance) > QUICK_BYTES:
+        return None
+    if _HOPELESS.expects(schema, instance):
+        return Verdict("unchecked", reason=_OUT_OF_TIME)
+    return _within(QUICK_SECONDS, _SLOW, schema, instance)
+
+
+def _within(seconds: float, late: _Late, schema: bytes, instance: bytes) -> Verdict | None:
+    """The verdict; None, and the reason for it remembered, where it is not there in time."""
+    if late.expects(schema, instance):
+        return None
+    _allowed.set(seconds)
+    compiled: tuple[Any, Any, Any] | str | None = None
     try:
+        compiled = _compile(schema)
+        if isinstance(compiled, str):
+            return Verdict("unchecked", reason=compiled)
         fault = _fault(*compiled, _load("value", instance, MAX_INSTANCE_BYTES))
+    except _OutOfTimeError:
+        # Where another thread reads the schema to its end it is kept, and may then be quick to check by.
+        if compiled is not None or late is _HOPELESS:
+            late.add(schema, instance)
+        return None
     except _UNUSABLE as error:
         return Verdict("unchecked", reason=_told(error))
     return Verdict("mismatch", *fault) if fault else Verdict("ok")
 
 
+class _Late:
+    """Which schemas took too long, and for instances of which size; the first are forgotten first."""
+
+    def __init__(self) -> None:
+        self._sizes: dict[bytes, int] = {}
+        self._lock = threading.Lock()
+
+    def expects(self, schema: bytes, instance: bytes) -> bool:
+        """Whether this would take too long again: the instance is about as large as one that did."""
+        size = self._sizes.get(hashlib.sha256(schema).digest()) if self._sizes else None
+        return size is not None and len(instance) >= size
+
+    def add(self, schema: bytes, instance: bytes) -> None:
+        """Remember that this took too long. Half of it might not have; what is small is hopeless at any size."""
+        size = len(instance) // 2 if len(instance) > QUICK_BYTES else 0
+        with self._lock:
+            self._sizes[hashlib.sha256(schema).digest()] = size
+            if len(self._sizes) > LATE_KEPT:
+                del self._sizes[next(iter(self._sizes))]
+
+
+_HOPELESS, _SLOW = _Late(), _Late()
+
+
 class _GivenUpError(RuntimeError):
     """Why there will be no verdict."""
+
+
+class _OutOfTimeError(RuntimeError):
+    """There is no verdict yet."""
+
+
+_OUT_OF_TIME = f"the check takes more than {MAX_SECONDS:g} s"
 
 
 _LIBRARIES = (ArithmeticError, ValueError, TypeError, AttributeError, LookupError, Unresolvable, UnknownType)
@@ -115,13 +181,16 @@ def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
+_allowed: ContextVar[float] = ContextVar("_allowed")
+"""Seconds of processor time to read a schema, and again to check by it."""
+
 _ends: ContextVar[float] = ContextVar("_ends")
 """The end of this thread's processor time for a check."""
 
 
 def _tick(passed: Any = None) -> Any:
     if time.thread_time() > _ends.get():
-        raise _GivenUpError(f"the check takes more than {MAX_SECONDS:g} s")
+        raise _OutOfTimeError
     return passed
 
 
@@ -145,7 +214,7 @@ class _Object(dict[str, Any]):
 
 def _load(what: str, data: bytes, limit: int) -> Any:
     """Start the clock and decode exactly: every number is an int or a Decimal. Refuse what is too large or too deep."""
-    _ends.set(time.thread_time() + MAX_SECONDS)
+    _ends.set(time.thread_time() + _allowed.get())
     if len(data) > limit:
         raise _GivenUpError(f"the {what} has {len(data)} bytes, over the {limit} that are checked")
     try:
@@ -198,7 +267,10 @@ _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
 def _matches(pattern: str, text: str) -> bool:
     _tick()
     compiled, data = _pattern(pattern), _bytes(text)
-    if compiled.programsize * len(data) > MAX_PATTERN_WORK:
+    work = compiled.programsize * len(data)
+    if work > MAX_PATTERN_WORK * _allowed.get() / MAX_SECONDS:
+        if work <= MAX_PATTERN_WORK:
+            raise _OutOfTimeError
         raise _GivenUpError("the value has a text too long for the pattern it must match")
     return compiled.search(data) is not None
 
@@ -325,7 +397,11 @@ _TOLD = re.compile("type|const|enum|multipleOf|pattern|(exclusiveM|m)(in|ax)imum
 
 @functools.lru_cache(SCHEMAS_KEPT)
 def _compile(data: bytes) -> tuple[Any, Any, Any] | str:
-    """Read a schema and vouch for it: validator, schema and resolver, or what keeps it from being used."""
+    """Read a schema and vouch for it: validator, schema and resolver, or what keeps it from being used.
+
+    Raises:
+        _OutOfTimeError: if that takes too long; it is not kept, as another time more may be allowed.
+    """
     try:
         schema = _load("schema", data, MAX_SCHEMA_BYTES)
         named = schema.pop("$schema", None) if isinstance(schema, dict) else None
@@ -344,6 +420,8 @@ def _compile(data: bytes) -> tuple[Any, Any, Any] | str:
         if fault:
             raise _GivenUpError(f"the schema is not valid at '{fault[0]}': {fault[1]}")
         return validator, schema, _survey(dialect, schema)
+    except _OutOfTimeError:
+        raise
     except _UNUSABLE as error:
         return _told(error)
 

@@ -48,8 +48,21 @@ def table(storm: Storm) -> str:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="python -m tests.chaos")
-    parser.add_argument("--calls", type=int, default=10_000)
-    parser.add_argument("--seed", default=secrets.token_hex(4))
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.chaos", description="Call servers that fail at random, and tell what came of every call."
+    )
+    parser.add_argument(
+        "--calls",
+        type=int,
+        default=10_000,
+        metavar="N",
+        help="calls over HTTP, default 10000; a fifth as many each to servers with sessions and to local processes",
+    )
+    parser.add_argument(
+        "--seed",
+        default=secrets.token_hex(4),
+        metavar="S",
+        help="decides what fails, and how; default a new one, which is printed, so that a run can be repeated",
+    )
     given = parser.parse_args()
     sys.exit(uvloop.run(main(given.calls, given.seed)))

@@ -18,6 +18,7 @@ from activities import LISTEN, ListenRequest, listen
 from openwop_mcp import jsontext
 from openwop_mcp.failures import json_payload
 from tests.support.fake_server import FakeServer, Reply, Request, error_reply, modern
+from tests.support.legacy_server import LegacyServer
 from tests.support.mcp_client import stream_reply
 from tests.support.pack import SERVER, pack_worker, settings_for
 
@@ -79,9 +80,9 @@ async def _started(client: Client, queue: str, wanted: int) -> WorkflowHandle[An
     )
 
 
-async def _heard(client: Client, server: FakeServer, wanted: int) -> list[Any]:
+async def _heard(client: Client, server: FakeServer, wanted: int, **settings: Any) -> list[Any]:
     async with (
-        pack_worker(client, settings_for(server.url)) as pack,
+        pack_worker(client, settings_for(server.url, server=settings)) as pack,
         Worker(client, task_queue=f"author-{pack.task_queue}", workflows=[Listener]),
     ):
         handle = await _started(client, pack.task_queue, wanted)
@@ -128,6 +129,55 @@ async def test_a_subscription_that_ends_is_renewed_and_says_that_something_may_h
     async with FakeServer(_listening(cut, again)) as server:
         (told,) = await _heard(client, server, 1)
     assert told == {"serverId": SERVER, "changes": [], "missed": True}
+
+
+async def test_a_flood_of_changes_is_told_in_few_signals_of_bounded_size(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listen, "GATHER", 0.02)
+    monkeypatch.setattr(listen, "LONGEST_GATHER", 0.04)
+
+    def stream(request: Request) -> Reply:
+        changes = [_note(request, "notifications/resources/updated", uri=f"a://{n}/{'x' * 500}") for n in range(2000)]
+        return stream_reply(_acknowledged(request), *changes, stall="body")
+
+    async with FakeServer(_listening(stream)) as server:
+        told = await _heard(client, server, 1)
+    assert told[0]["missed"]
+    assert 20 < len(told[0]["changes"]) < 33
+    assert len(jsontext.encode(told[0])) < 17 * 1024
+
+
+async def test_a_change_of_a_resource_with_an_endless_uri_counts_as_missed(client: Client) -> None:
+    def stream(request: Request) -> Reply:
+        updated = _note(request, "notifications/resources/updated", uri="a://" + "x" * 3000)
+        return stream_reply(_acknowledged(request), updated, _changed(request), stall="body")
+
+    async with FakeServer(_listening(stream)) as server:
+        (told,) = await _heard(client, server, 1)
+    assert told["changes"] == [{"method": "notifications/tools/list_changed"}]
+    assert told["missed"]
+
+
+def test_changes_are_gathered_longer_while_signals_follow_each_other_and_shortly_after_quiet() -> None:
+    gather, times = listen.GATHER, []
+    for quiet in (60, 0, 0, 0, 0, 0, 0, 0, 0, 9.9, 10):
+        gather = listen._gathering(gather, quiet=quiet)
+        times.append(gather)
+    assert times == [0.25, 0.5, 1, 2, 4, 8, 10, 10, 10, 10, 0.25]
+
+
+async def test_a_server_of_an_older_revision_is_not_asked_to_subscribe(client: Client) -> None:
+    old = LegacyServer()
+    async with FakeServer(old) as server:
+        with pytest.raises(WorkflowFailureError) as caught:
+            await _heard(client, server, 1, minimum_revision="2025-03-26")
+    assert "subscriptions/listen" not in old.seen
+    cause = caught.value.cause
+    assert isinstance(cause, ActivityError)
+    assert isinstance(cause.cause, ApplicationError)
+    assert cause.cause.type == "validation_error"
+    assert "2025-11-25" in cause.cause.message
 
 
 async def test_notifications_of_another_subscription_are_not_told(client: Client) -> None:

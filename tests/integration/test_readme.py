@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import os
 import re
@@ -170,6 +171,14 @@ def test_settings_that_are_shown_load(text):
 )
 def test_graphs_that_are_shown_are_sound(text):
     parse(text.encode(), source="shown", node_types=REGISTRY)
+
+
+@pytest.mark.parametrize("text", [text for document in DOCUMENTS[1:] for text in blocks(document, "python")])
+def test_python_that_is_shown_beside_the_readme_can_be_imported(tmp_path, monkeypatch, text):
+    (tmp_path / "shown.py").write_text(text.replace("openwop_mcp.activities", "activities"), encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "shown", raising=False)
+    assert importlib.import_module("shown")
 
 
 def test_the_node_types_that_are_described_are_those_that_there_are():

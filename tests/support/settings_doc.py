@@ -45,9 +45,11 @@ def rows(model: type[BaseModel], path: str) -> Iterator[tuple[str, str, str]]:
     for name, field in fields(model).items():
         where = f"{path}.{name}" if path else name
         inner, more = _model(field.annotation)
-        if inner is None or inner.__name__ in {"SecretRef", "KeyRef", "Credential"}:
+        # A reference to a secret is told whole; of credentials, which have several forms, the forms and then each.
+        kind = "" if inner is None else inner.__name__
+        if inner is None or kind in {"SecretRef", "KeyRef", "VariableRef", "Credential"}:
             yield where, _default(field), (field.description or "").replace("|", r"\|")
-        else:
+        if inner is not None and kind not in {"SecretRef", "KeyRef", "VariableRef"}:
             yield from rows(inner, where + more)
 
 

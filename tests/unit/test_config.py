@@ -381,6 +381,8 @@ def test_faults_of_toml_name_the_line_and_the_key(faults, settings, text, line):
         (SERVER + "tools = { x = { safety_tier = 'exec' } }", "servers.weather.tools.x.safety_tier: not a value for"),
         ("[servers.w]", "servers.w: write one of url = "),
         ("[servers.w]\nurl = 'ftp://h/x'", "servers.w.url: not a value for this key: write the address of its"),
+        ("[servers.w]\nurl = 'https://a..b/x'", "servers.w.url: the host is no name"),
+        (f"[servers.w]\nurl = 'https://{'a' * 64}.example/x'", "servers.w.url: the host is no name"),
         ("[servers.w]\nurl = 'https:///x'", "servers.w.url: not a value for this key: write the address of its"),
         ("[servers.w]\nurl = 'https://h:port/x'", "servers.w.url: not a value for this key: write the address of"),
         ("[servers.w]\nurl = 'https://h/a b'", "servers.w.url: not a value for this key: write the address of its"),
@@ -599,3 +601,10 @@ def test_what_never_talks_to_a_server_needs_no_secrets(tmp_path):
     assert load(str(file), environ={}, secrets=False).servers["weather"].credential is not None
     with pytest.raises(SettingsError, match="NOT_SET"):
         load(str(file), environ={})
+
+
+def test_a_programs_variable_may_be_short_and_of_several_lines(settings):
+    text = "[servers.notes]\ncommand = ['notes']\nenvironment = { LEVEL = { env = 'LEVEL' }, KEY = { env = 'KEY' } }"
+    given = {"LEVEL": "on", "KEY": "first\nsecond"}
+    environment = settings(text, given).servers["notes"].environment
+    assert {name: ref.reveal(given) for name, ref in environment.items()} == given

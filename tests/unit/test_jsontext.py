@@ -441,3 +441,46 @@ def test_a_fault_is_placed_by_line_and_column_for_people():
     told = caught.value.within(text)
     assert told.startswith("line 2, column ")
     assert str(caught.value) in told
+
+
+def depth(value: Any) -> int:
+    """Levels of containers."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return 0 if inner is None else 1 + max(map(depth, inner), default=0)
+
+
+@given(VALUES, st.data())
+def test_no_text_counts_as_nested_deeper_than_it_is(value: Any, data: st.DataObject) -> None:
+    text = respell(value, data.draw).encode()
+    assert not jsontext.nests(text, depth(value))
+    wrapped = b"[" * 40 + text + b"]" * 40
+    assert not jsontext.nests(wrapped, depth(value) + 40)
+
+
+@given(VALUES, st.data())
+def test_a_text_that_is_far_too_deep_counts_as_that_whatever_its_strings_hold(value: Any, data: st.DataObject) -> None:
+    text = respell(value, data.draw).encode()
+    deep = b"[" * (jsontext.STEP + 8)
+    assert jsontext.nests(b"[" + text + b"," + deep + b"1" + b"]" * len(deep) + b"]", 8)
+
+
+def test_a_text_in_several_parts_is_measured_as_one() -> None:
+    filled = b'["' + b"x" * jsontext.PART + b'[\\"",{"]":'
+    assert jsontext.nests(filled * 300 + b"1" + b"}]" * 300, 300)
+    assert not jsontext.nests(filled * 20 + b"1" + b"}]" * 20 + b"[]" * 600, 40)
+
+
+@pytest.mark.parametrize("most", [0, 1, 2])
+def test_no_more_members_or_elements_are_read_than_were_asked_for(most: int) -> None:
+    for text, read in ((b'{"a":1,"a":"\\ud800"}', jsontext.members), (b'["\\ud800",1]', jsontext.elements)):
+        if most == 2:
+            assert list(read(text, most)) == list(read(text))
+        else:
+            with pytest.raises(jsontext.TooManyError):
+                read(text, most)
+
+
+def test_values_beside_escaped_backslashes_and_surrogates_keep_their_bytes() -> None:
+    values = [rb'"\\ud800"', rb'"\\\ud800"', rb'"\ud83d\ude00"', rb'"\"\udfff\\"', b"[ ]"]
+    assert jsontext.elements(b"[" + b" , ".join(values) + b"]") == values
+    assert jsontext.decode(rb'"\\ud800"') == r"\ud800"

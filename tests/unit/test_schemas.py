@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import textwrap
+import time
 from typing import Any
 
 import jsonschema
@@ -466,3 +467,62 @@ def test_a_schema_is_compiled_once_and_few_are_kept() -> None:
     info = schemas._compile.cache_info()
     assert info.misses == schemas.SCHEMAS_KEPT + 5
     assert info.currsize == schemas.SCHEMAS_KEPT
+
+
+@pytest.fixture
+def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No schema met before."""
+    monkeypatch.setattr(schemas, "_HOPELESS", schemas._Late())
+    monkeypatch.setattr(schemas, "_SLOW", schemas._Late())
+
+
+def doubling(levels: int) -> bytes:
+    """A schema that takes twice the time with each level."""
+    inner = {f"n{i}": {"anyOf": [{"$ref": f"#/$defs/n{i + 1}"}] * 2} for i in range(levels)}
+    return json.dumps({"$defs": {**inner, f"n{levels}": {"const": "no"}}, "$ref": "#/$defs/n0"}).encode()
+
+
+@pytest.mark.usefixtures("forgetful")
+def test_a_schema_that_ran_out_of_time_is_not_checked_by_again() -> None:
+    first, began = check(doubling(40), b"{}"), time.thread_time()
+    assert first == Verdict("unchecked", reason="the check takes more than 0.5 s")
+    for _ in range(20):
+        assert check(doubling(40), b'{"a":1}') == first
+        assert schemas.check_at_once(doubling(40), b"{}") == first
+    assert time.thread_time() - began < 0.1
+
+
+@pytest.mark.usefixtures("forgetful")
+def test_a_schema_that_a_large_value_took_too_long_for_is_still_good_for_small_ones() -> None:
+    schema = json.dumps({"items": {"allOf": [{"minimum": i} for i in range(2000)]}}).encode()
+    assert judge(schema, list(range(4000, 100_000))).state == "unchecked"
+    assert judge(schema, [1]).state == "mismatch"
+    assert judge(schema, [5000]).state == "ok"
+
+
+@pytest.mark.usefixtures("forgetful")
+def test_a_check_on_an_event_loop_ends_within_milliseconds_without_a_verdict_if_need_be() -> None:
+    quick, slow = b'{"type":"integer"}', doubling(40)
+    check(quick, b"1")
+    assert schemas.check_at_once(quick, b"1") == Verdict("ok")
+    assert schemas.check_at_once(quick, b"1" * (schemas.QUICK_BYTES + 1)) is None
+    began = time.thread_time()
+    for _ in range(3):
+        assert schemas.check_at_once(slow, b"{}") is None
+    assert time.thread_time() - began < 0.1
+
+
+@pytest.mark.usefixtures("forgetful")
+def test_a_schema_that_is_slow_to_read_is_checked_at_once_when_it_has_been_read() -> None:
+    schema = json.dumps({"properties": {f"p{i}": {"type": "string"} for i in range(1000)}}).encode()
+    assert schemas.check_at_once(schema, b"{}") is None
+    assert check(schema, b"{}") == schemas.check_at_once(schema, b"{}") == Verdict("ok")
+
+
+@pytest.mark.usefixtures("forgetful")
+def test_few_schemas_are_remembered_for_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schemas, "LATE_KEPT", 2)
+    late = schemas._Late()
+    for schema in (b"1", b"2", b"3"):
+        late.add(schema, b"")
+    assert [late.expects(schema, b"") for schema in (b"1", b"2", b"3")] == [False, True, True]

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
+import re
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -49,6 +50,16 @@ UNAUTHORIZED = 401
 FORBIDDEN = 403
 REDIRECT = range(300, 400)
 
+RESUME_AFTER = 1.0
+"""Seconds until a stream is taken up again where the server named no time."""
+
+RESUME_SOONEST = 0.05
+"""Seconds until then at the least: a server that is gone, or that named no time at all, is not asked in a tight
+circle."""
+
+RESUMABLE_ID = re.compile(rb"[!-~\x80-\xff]([\t -~\x80-\xff]*[!-~\x80-\xff])?")
+"""What a header can hold as it stands (RFC 9110, section 5.5)."""
+
 JSON_TYPE = "application/json"
 STREAM_TYPE = "text/event-stream"
 
@@ -66,13 +77,13 @@ class StreamCutError(Exception):
 
     Attributes:
         last_event_id: Where.
-        retry: Milliseconds to wait, if the server said so.
+        wait: Seconds to wait, as the server said if it did.
     """
 
-    def __init__(self, last_event_id: bytes, retry: int | None) -> None:
+    def __init__(self, last_event_id: str, retry: int | None) -> None:
         super().__init__("the event stream ended without an answer")
         self.last_event_id = last_event_id
-        self.retry = retry
+        self.wait = RESUME_AFTER if retry is None else max(RESUME_SOONEST, retry / 1000)
 
 
 class AnswerReader:
@@ -84,6 +95,7 @@ class AnswerReader:
         on_message: Takes each message that is not the answer.
         batches: Whether messages may come in batches (MCP 2025-03-26).
         resumable: Whether a stream that ended without the answer can be taken up again (MCP up to 2025-11-25).
+        lasting: Whether a stream is there to tell what happens and not to answer: it has no size as a whole.
     """
 
     def __init__(
@@ -94,15 +106,17 @@ class AnswerReader:
         *,
         batches: bool = False,
         resumable: bool = False,
+        lasting: bool = False,
     ) -> None:
         self._sizes = sizes
         self._deadline = deadline
         self._on_message = on_message
         self._batches = batches
         self._resumable = resumable
+        self._lasting = lasting
         self._size = 0
         self._noted = False
-        self._last_event_id: bytes | None = None
+        self._last_event_id: str | None = None
         self._retry: int | None = None
 
     async def read(self, response: httpx.Response) -> HttpAnswer:
@@ -124,12 +138,7 @@ class AnswerReader:
     def _answer_of(self, body: bytes) -> bytes:
         """The answer in a body, which in revision 2025-03-26 may be one of several messages."""
         parts = messages.batch(body) if self._batches else [body]
-        if len(parts) == 1:
-            return parts[0]
-        for part in parts:
-            if messages.classify_stream_message(part) == "answer":
-                return part
-        return body
+        return parts[0] if len(parts) == 1 else self._picked(parts) or body
 
     async def _body(self, response: httpx.Response) -> bytes:
         parts: list[bytes] = []
@@ -149,7 +158,7 @@ class AnswerReader:
             async for chunk in chunks:
                 self._deadline.alive()
                 self._size += len(chunk)
-                if self._size > self._sizes.response_bytes:
+                if self._size > self._sizes.response_bytes and not self._lasting:
                     raise too_large(self._sizes.response_bytes, "limits.response_bytes")
                 for event in _events(decoder, chunk, self._sizes.event_bytes):
                     answer = self._take(event)
@@ -170,27 +179,39 @@ class AnswerReader:
         if event.isspace():
             # A keep-alive of empty lines.
             return None
+        return self._picked(messages.batch(event) if self._batches else [event])
+
+    def _picked(self, parts: Sequence[bytes]) -> bytes | None:
+        """Hand messages on; the answer, if it is among them."""
         answer: bytes | None = None
-        for message in messages.batch(event) if self._batches else (event,):
+        for message in parts:
             kind = messages.classify_stream_message(message)
             if kind == "answer":
                 answer = message if answer is None else answer
                 continue
             if kind == "other" and not self._noted:
                 self._noted = True
-                logger.warning("an event of a stream is no JSON-RPC message and is passed over")
+                logger.warning("something beside an answer is no JSON-RPC message and is passed over")
             if self._on_message is not None:
                 self._on_message(message)
         return answer
 
     def _remember(self, decoder: EventStreamDecoder) -> bool:
-        self._last_event_id = decoder.last_event_id or self._last_event_id
+        if decoder.last_event_id:
+            self._last_event_id = _sendable(decoder.last_event_id)
         self._retry = decoder.retry if decoder.retry is not None else self._retry
         return self._last_event_id is not None
 
     def _cut(self) -> StreamCutError:
         assert self._last_event_id is not None
         return StreamCutError(self._last_event_id, self._retry)
+
+
+def _sendable(event_id: bytes) -> str | None:
+    """An event's id as it can be sent back; None for one that no header can hold."""
+    with contextlib.suppress(UnicodeDecodeError):
+        return event_id.decode() if RESUMABLE_ID.fullmatch(event_id) else None
+    return None
 
 
 def _events(decoder: EventStreamDecoder, chunk: bytes, limit: int) -> list[bytes]:

@@ -12,6 +12,7 @@ import hashlib
 import logging
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Literal
 
@@ -34,8 +35,8 @@ logger = logging.getLogger(__name__)
 MAX_PAGES = 100
 """Pages read to find one tool's definition after a header mismatch; a list that does not end is a server's fault."""
 
-QUICK = 16 * 1024
-"""Bytes that are checked by a schema at once; more takes milliseconds, which other calls would wait."""
+CHECKERS = ThreadPoolExecutor(2, "schema-check")
+"""Threads for checks that take long: more would only take the event loop's time, and a hostile schema has but one."""
 
 MAX_UNCHECKED = 100
 """Tools of which it is said that they go unchecked: whoever reads the log knows by then."""
@@ -212,6 +213,8 @@ class McpClient:
 
     def _changed(self, notice: Notice) -> None:
         self._cache.drop(self._identity, notice.method, notice.params)
+        if notice.method == "notifications/tools/list_changed":
+            self._tools = ToolBook()
 
     async def _page(self, method: str, cursor: str | None, options: CallOptions) -> Exchange:
         members = [] if cursor is None else [("cursor", jsontext.encode(cursor))]
@@ -299,6 +302,7 @@ def _mirror(tool: KnownTool, arguments: bytes | None) -> list[tuple[str, str]]:
 
 async def _check(schema: bytes, instance: bytes) -> schemas.Verdict:
     """Check, beside the event loop where it takes long."""
-    if len(instance) <= QUICK:
-        return schemas.check(schema, instance)
-    return await asyncio.to_thread(schemas.check, schema, instance)
+    verdict = schemas.check_at_once(schema, instance)
+    if verdict is not None:
+        return verdict
+    return await asyncio.get_running_loop().run_in_executor(CHECKERS, schemas.check, schema, instance)

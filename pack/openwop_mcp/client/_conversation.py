@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -31,11 +32,13 @@ from openwop_mcp.errors import (
     RpcError,
     TimeLimitError,
 )
-from openwop_mcp.protocol import messages, mrtr, revisions
+from openwop_mcp.protocol import eras, messages, mrtr, revisions
 
 __all__ = ("DEFAULT", "CallOptions", "Conversation", "Exchange", "Members", "OnInput")
 
 T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
 
 Members = Sequence[tuple[str, bytes]]
 """Members of a request's params, each with its JSON text."""
@@ -55,6 +58,9 @@ NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"
 CAPABILITY = {"tools": "tools", "resources": "resources", "prompts": "prompts", "completion": "completions"}
 """The capability that a server of an older revision must have declared, by the first part of a method's name."""
 
+ONLY_MODERN = frozenset({"subscriptions/listen"})
+"""Methods that no revision before 2026-07-28 has."""
+
 WITHOUT_PROGRESS = frozenset({"server/discover", "initialize", "subscriptions/listen"})
 """Methods that have no progress to tell."""
 
@@ -65,8 +71,15 @@ that had ended, and a process that was restarted."""
 MAX_ROUNDS = 10
 """Rounds of questions in one call; the SDKs of MCP stop at as many."""
 
-DEAD_SESSION = frozenset({400, 404})
-"""How servers say that they do not know a session: the older revisions ask for 404, and some answer 400."""
+SET_LEVEL = 5.0
+"""Seconds that an older server may take to hear which log messages are wanted: it must not hold a call up."""
+
+MAX_REPLIES = 16
+"""Questions of an older server that are answered at once; a server that asks more is not entitled to more."""
+
+BAD_REQUEST = 400
+NOT_FOUND = 404
+INTERNAL_ERROR = -32603
 
 
 NO_REQUEST = 0
@@ -168,6 +181,7 @@ class Conversation:
         self._clock = clock
         self._ids = itertools.count(1)
         self._replies: set[asyncio.Task[None]] = set()
+        self._leaving: set[asyncio.Task[None]] = set()
         self._logs: list[notices.ServerLog] = []
         capabilities = NO_CAPABILITIES if on_input is None else ASKABLE
         self._meta = messages.terms_meta(revisions.MODERN, client_info, capabilities)
@@ -175,7 +189,8 @@ class Conversation:
         self._negotiator = Negotiator(
             self._ask,
             self._introduce,
-            wire.end,
+            self._leave,
+            limits=timeouts,
             client_info=client_info,
             capabilities=capabilities,
             floor=floor,
@@ -190,12 +205,16 @@ class Conversation:
 
     async def close(self) -> None:
         """End the session, if there is one, and let go of the wire."""
+        await self._negotiator.close()
         terms = self._negotiator.terms
         if terms is not None and terms.legacy:
             self._negotiator.forget(terms)
-            await self._wire.end(terms)
+            self._leave(terms)
         for task in self._replies:
             task.cancel()
+        if self._leaving:
+            # Each is bounded by the wire.
+            await asyncio.wait(self._leaving)
         await self._wire.close()
 
     async def answered(
@@ -211,9 +230,12 @@ class Conversation:
         Raises:
             McpError: Any of the tree; no credential is in it.
         """
+        limits = limits or self.limits(options.timeout)
         try:
-            return await self._rounds(method, members, options, extra, limits or self.limits(options.timeout))
+            return await self._rounds(method, members, options, extra, limits)
         except McpError as error:
+            if isinstance(error, TimeLimitError) and error.limit == "total":
+                error.of(limits.total)
             error.about(self._name)
             self._redactor.clean(error)
             raise
@@ -261,22 +283,24 @@ class Conversation:
         # What is known of the call where something beside it fails.
         known = Delivery.NOT_SENT
         terms = await self._terms(left, known)
-        tries, insisted = 0, False
+        tries, insisted, renewed = 0, False, False
         while True:
             tries += 1
             left = self._less(limits, began)
             try:
                 result, incoming = await self._send(terms, method, members, left, options, extra)
             except (StaleTermsError, RpcError, HttpStatusError) as failure:
-                if not isinstance(failure, StaleTermsError):
-                    known = Delivery.NOT_PROCESSED
+                stale = isinstance(failure, StaleTermsError)
+                known = known if stale else Delivery.NOT_PROCESSED
                 left, other = self._less(limits, began), None
-                if tries < MAX_TRIES:
+                if tries < MAX_TRIES and (stale or not renewed):
                     other = await self._agreed(self._other_terms(terms, method, failure, left), left, known)
                 if other is None or (other is terms and insisted):
                     raise self._final(terms, method, failure) from None
                 # A server that refuses a revision and names it all the same is asked once more, and no oftener.
                 insisted = other is terms
+                # Nor is a session replaced twice for one call: what is refused again is refused.
+                renewed = renewed or (terms.legacy and not stale)
                 terms = other
             except McpError as error:
                 if error.delivery is Delivery.NOT_SENT:
@@ -306,7 +330,7 @@ class Conversation:
             # A process that ends before it agrees is followed by another.
             with contextlib.suppress(StaleTermsError):
                 left = self._less(limits, began)
-                return await self._agreed(self._negotiator.agree(generation, left), left, known)
+                return await self._agreed(self._negotiator.agree(generation), left, known)
         raise _never_there()
 
     async def _agreed(self, work: Coroutine[Any, Any, T], limits: Timeouts, known: Delivery) -> T:
@@ -335,30 +359,39 @@ class Conversation:
         """Terms on which a request is to be sent again: it was not sent, or the server did not act on it."""
         if not isinstance(error, StaleTermsError):
             with contextlib.suppress(StaleTermsError):
-                return await self._contradicted(terms, method, error, limits)
+                return await self._contradicted(terms, method, error)
         self._negotiator.forget(terms)
         return await self._terms(limits, Delivery.NOT_SENT)
 
-    async def _contradicted(
-        self, terms: Terms, method: str, error: RpcError | HttpStatusError, limits: Timeouts
-    ) -> Terms | None:
+    async def _contradicted(self, terms: Terms, method: str, error: RpcError | HttpStatusError) -> Terms | None:
         if not terms.legacy:
-            return await self._negotiator.contradicted(terms, method, error, limits)
-        status = error.http_status if isinstance(error, RpcError) else error.status
-        if self._wire.http and status in DEAD_SESSION:
-            return await self._negotiator.renewed(terms, limits)
-        return None
+            return await self._negotiator.contradicted(terms, method, error)
+        if not self._wire.http or not _is_dead(terms, error):
+            return None
+        return await self._negotiator.renewed(terms, gone=_status(error) == NOT_FOUND)
 
     async def _ask(self, terms: Terms, method: str, members: Members, limits: Timeouts) -> tuple[bytes, Incoming]:
         """What the negotiator asks with."""
         return await self._send(terms, method, members, limits, DEFAULT, ())
 
-    async def _introduce(self, terms: Terms, limits: Timeouts) -> None:
+    async def _introduce(self, terms: Terms) -> None:
         await self._wire.notify(messages.notification("notifications/initialized"), terms)
         if self._on_input is not None:
             self._wire.attend(terms)
-        if self._log_level is not None and jsontext.member(terms.capabilities, "logging") is not None:
+        if self._log_level is None or jsontext.member(terms.capabilities, "logging") is None:
+            return
+        limits = self._timeouts.narrowed(min(SET_LEVEL, self._timeouts.total))
+        try:
             await self._ask(terms, "logging/setLevel", [("level", jsontext.encode(self._log_level))], limits)
+        except McpError as error:
+            # What a server logs is no reason not to call it.
+            logger.warning("server %s does not take a log level: %s", self._name, self._redactor.text(error.message))
+
+    def _leave(self, terms: Terms) -> None:
+        """End a session without waiting for the server."""
+        task = asyncio.get_running_loop().create_task(self._wire.end(terms))
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
 
     async def _send(
         self,
@@ -417,12 +450,24 @@ class Conversation:
     def _take(
         self, message: bytes, request_id: int, terms: Terms, options: CallOptions, log: notices.ServerLog | None
     ) -> None:
-        """Deal with a message that is no answer."""
-        notice = notices.read(message)
+        """Deal with a message that is no answer; one that cannot be read is none."""
+        try:
+            self._hear(notices.read(message), request_id, terms, options, log)
+        except jsontext.JsonTextError:
+            logger.debug("server %s: a message beside the answers is not sound, and is passed over", self._name)
+
+    def _hear(
+        self,
+        notice: notices.Notice | notices.Asked | None,
+        request_id: int,
+        terms: Terms,
+        options: CallOptions,
+        log: notices.ServerLog | None,
+    ) -> None:
         if isinstance(notice, notices.Asked):
             # A server of revision 2026-07-28 asks nothing this way, and gets no answer.
             if terms.legacy:
-                self._reply(self._answer_to(notice, terms))
+                self._reply(notice, terms)
             return
         if notice is None:
             return
@@ -440,10 +485,13 @@ class Conversation:
         """Deal with a message that belongs to no request: a change, a log message, or what an older server asks."""
         # Of the requests under way a log message is for the one that wants to know most; without one nobody wants it.
         log = min(self._logs, key=lambda log: log.least, default=None)
-        self._take(message, NO_REQUEST, self._negotiator.terms or Terms(revisions.MODERN), DEFAULT, log)
+        self._take(message, NO_REQUEST, self._negotiator.speaking, DEFAULT, log)
 
-    def _reply(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
+    def _reply(self, asked: notices.Asked, terms: Terms) -> None:
+        if len(self._replies) >= MAX_REPLIES:
+            logger.debug("server %s asks more than is answered at once: this is not", self._name)
+            return
+        task = asyncio.get_running_loop().create_task(self._answer_to(asked, terms))
         self._replies.add(task)
         task.add_done_callback(self._replies.discard)
 
@@ -469,6 +517,23 @@ class Conversation:
         return limits if spent < UNSPENT else limits.narrowed(max(MINIMUM, limits.total - spent))
 
 
+def _status(error: RpcError | HttpStatusError) -> int:
+    return error.http_status if isinstance(error, RpcError) else error.status
+
+
+def _is_dead(terms: Terms, error: RpcError | HttpStatusError) -> bool:
+    """Whether a refusal says that the session is not known (MCP 2025-11-25, sessions), or the revision not any more."""
+    if isinstance(error, RpcError) and error.rpc_code in eras.RECOGNISED:
+        return True
+    if terms.session_id is None:
+        return False
+    if isinstance(error, HttpStatusError):
+        return error.status == NOT_FOUND
+    # What the older revisions ask to be a 404 some servers say with a 400, and so do servers of 2026-07-28 what they
+    # miss in a request of before. A fault of the server's own says neither.
+    return error.http_status in {BAD_REQUEST, NOT_FOUND} and error.rpc_code != INTERNAL_ERROR
+
+
 def _never_there() -> ConnectError:
     return ConnectError("the server's process ends again and again before a request reaches it")
 
@@ -485,6 +550,8 @@ def _unanswerable(method: str, fault: str, detail: str = "") -> MalformedAnswerE
 
 def _declared(terms: Terms, method: str) -> None:
     """Only what the server declared may be asked of it (MCP 2025-11-25, lifecycle)."""
+    if method in ONLY_MODERN:
+        raise InvalidRequestError(f"the server speaks MCP {terms.revision}, which has no {method}")
     capability = CAPABILITY.get(method.partition("/")[0])
     if capability is not None and jsontext.member(terms.capabilities, capability) is None:
         raise InvalidRequestError(f"the server has not declared '{capability}', so that {method} cannot be asked of it")

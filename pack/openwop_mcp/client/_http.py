@@ -43,14 +43,11 @@ BATCHES = "2025-03-26"
 NO_VERSION_HEADER = frozenset({"initialize"})
 """What agrees on the revision can declare none yet."""
 
-ASIDE = Timeouts(connect=2, first_byte=5, idle=5, total=5)
+ASIDE = Timeouts(connect=1, first_byte=2, idle=2, total=2)
 """Seconds for what goes beside a call (a notification, the end of a session): it must not hold one up."""
 
-RESUME_AFTER = 1.0
-"""Seconds until a stream is taken up again where the server named no time."""
-
-RESUME_SOONEST = 0.05
-"""Seconds until then at the least: a server that is gone and had named no time is not asked in a tight circle."""
+LASTING = frozenset({"subscriptions/listen"})
+"""Requests whose stream goes on for as long as someone listens."""
 
 MAX_AUTHORIZATIONS = 4
 """Requests that one call may take to satisfy a server's demands for authorization: a first token, a fresh one, and two
@@ -141,7 +138,7 @@ class HttpWire:
     def attend(self, terms: Terms) -> None:
         """Open the stream on which a server asks and tells what belongs to no request; see ``Wire``."""
 
-        async def get(last: bytes | None, deadline: Deadline) -> httpx.Response:
+        async def get(last: str | None, deadline: Deadline) -> httpx.Response:
             credential = _listed(await self._authorizer.header()) if self._authorizer is not None else []
             asked = _for_stream(httpx.Headers([*self._static, *_of_terms(terms, "", None), *credential]), last)
             return await self._pool.open("GET", self._url, asked, b"", reach=self._reach, deadline=deadline)
@@ -214,7 +211,12 @@ class HttpWire:
         deadline = Deadline(limits)
         legacy = out.terms.legacy
         reader = AnswerReader(
-            self._sizes, deadline, on_message, batches=out.terms.revision == BATCHES, resumable=legacy
+            self._sizes,
+            deadline,
+            on_message,
+            batches=out.terms.revision == BATCHES,
+            resumable=legacy,
+            lasting=out.method in LASTING,
         )
         made = self._headers(out, credential)
         try:
@@ -241,7 +243,7 @@ class HttpWire:
         """Take a stream up where it ended, as often as it ends, within the request's limits (MCP 2025-11-25)."""
         while True:
             asked = _for_stream(made, cut.last_event_id)
-            await asyncio.sleep(RESUME_AFTER if cut.retry is None else max(RESUME_SOONEST, cut.retry / 1000))
+            await asyncio.sleep(cut.wait)
             try:
                 response = await self._pool.open("GET", self._url, asked, b"", reach=self._reach, deadline=deadline)
             except NETWORK_FAULTS:
@@ -274,8 +276,11 @@ class HttpWire:
         return httpx.Headers([*made.multi_items(), *more]) if more else made
 
     async def _beside(self, method: str, body: bytes, terms: Terms) -> None:
+        token = None
         try:
-            token = await self._authorizer.header() if self._authorizer is not None else None
+            if self._authorizer is not None:
+                # Without a token in hand by then, the server would not take it.
+                token = await _within(self._authorizer.header(), asyncio.get_running_loop().time() + ASIDE.total, ASIDE)
             given = httpx.Headers([*self._static, *_of_terms(terms, "", None), *_listed(token)])
             await self._pool.fetch(
                 method,
@@ -317,13 +322,15 @@ def _of_terms(terms: Terms, method: str, name: str | None) -> list[tuple[str, st
     return own
 
 
-def _for_stream(made: httpx.Headers, last_event_id: bytes | None) -> httpx.Headers:
+def _for_stream(made: httpx.Headers, last_event_id: str | None) -> httpx.Headers:
     """The headers of a GET that opens a stream, or takes one up after an event."""
     asked = httpx.Headers(made)
     del asked["Content-Type"]
     asked["Accept"] = "text/event-stream"
     if last_event_id is not None:
-        asked["Last-Event-ID"] = last_event_id.decode("latin-1")
+        # As the event had it, which is UTF-8 (HTML, server-sent events, the Last-Event-ID header).
+        asked.encoding = "utf-8"
+        asked["Last-Event-ID"] = last_event_id
     return asked
 
 

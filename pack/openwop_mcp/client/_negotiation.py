@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from openwop_mcp import jsontext
-from openwop_mcp.client._wire import Incoming, Terms
+from openwop_mcp.client._wire import Incoming, StaleTermsError, Terms
 from openwop_mcp.config import Timeouts
 from openwop_mcp.effects.delivery import Delivery
 from openwop_mcp.errors import (
     FIRST_SERVER_ERROR,
+    ConnectionLostError,
     HttpStatusError,
     MalformedAnswerError,
     McpError,
@@ -81,7 +82,8 @@ class Negotiator:
     Args:
         ask: Sends a request.
         introduce: Tells the server that a handshake is done, on the terms that it agreed to.
-        leave: Tells the server that a handshake led to nothing.
+        leave: Tells the server, without waiting for it, that a session is not used any more.
+        limits: Limits in seconds for each request: those of the server, as no caller's are all callers'.
         client_info: JSON text of ``Implementation``.
         capabilities: JSON text of what the client declares.
         floor: The oldest revision that the settings allow.
@@ -92,9 +94,10 @@ class Negotiator:
     def __init__(
         self,
         ask: Ask,
-        introduce: Callable[[Terms, Timeouts], Awaitable[None]],
-        leave: Callable[[Terms], Awaitable[None]],
+        introduce: Callable[[Terms], Awaitable[None]],
+        leave: Callable[[Terms], None],
         *,
+        limits: Timeouts,
         client_info: bytes,
         capabilities: bytes,
         floor: str,
@@ -104,19 +107,27 @@ class Negotiator:
         self._ask = ask
         self._introduce = introduce
         self._leave = leave
+        self._limits = limits
         self._client_info = client_info
         self._capabilities = capabilities
         self._floor = floor
         self._http = http
         self._clock = clock
         self._known: _Known | None = None
-        self._lock = asyncio.Lock()
+        self._seeking: asyncio.Task[None] | None = None
+        self._shaking: Terms | None = None
+        self._unprobed_until = 0.0
         self._assumed = Terms(revisions.MODERN)
 
     @property
     def terms(self) -> Terms | None:
         """What was agreed last, if it stands."""
         return self._known.terms if self._known is not None else None
+
+    @property
+    def speaking(self) -> Terms:
+        """On what terms the server speaks now: those of a handshake under way, what was agreed, or what is assumed."""
+        return self._shaking or self.terms or self._assumed
 
     def standing(self, generation: int) -> Terms | None:
         """The terms to send a request on, where none need be found out.
@@ -128,19 +139,20 @@ class Negotiator:
             return known.terms
         return self._assumed if self._http and self._floor == revisions.MODERN else None
 
-    async def agree(self, generation: int, limits: Timeouts) -> Terms:
-        """New terms, unless someone else has agreed on them meanwhile.
+    async def agree(self, generation: int) -> Terms:
+        """Terms to send requests on, found out by whoever needs them first.
 
         Raises:
+            StaleTermsError: The server's process ended meanwhile.
             McpError: There is no agreement, or none could be sought.
         """
-        async with self._lock:
+        while True:
             standing = self.standing(generation)
             if standing is not None:
                 return standing
             known = self._known
             previous = known.terms if known is not None and known.terms.generation == generation else None
-            return self._remember(await self._found_out(generation, limits, previous))
+            await self._landed(lambda: self._found_out(generation, previous))  # noqa: B023 - called within this turn
 
     def confirm(self, terms: Terms) -> None:
         """An answer came that only a server of this era gives: what was assumed is known now."""
@@ -169,23 +181,31 @@ class Negotiator:
         if self._known is not None and self._known.terms == terms:
             self._known = None
 
-    async def renewed(self, terms: Terms, limits: Timeouts) -> Terms:
-        """Terms in place of a session that the server does not know any more.
+    async def renewed(self, terms: Terms, *, gone: bool) -> Terms:
+        """Terms in place of those that the server does not take any more.
+
+        Args:
+            terms: What does not stand.
+            gone: Whether the server said that the session is not there, so that there is none to end.
 
         Raises:
             McpError: There is no agreement, or none could be sought.
         """
-        async with self._lock:
-            if self._known is not None and self._known.terms != terms:
-                return self._known.terms
-            self._known = None
+
+        async def renewal() -> Terms:
+            if gone:
+                self._known = None
             try:
-                return self._remember(await self._handshake(terms.revision, terms.generation, limits))
+                return await self._handshake(terms.revision, terms.generation)
             except (RpcError, HttpStatusError):
                 # It does not know the handshake either: perhaps it is of the other era by now.
-                return self._remember(await self._found_out(terms.generation, limits, None))
+                return await self._found_out(terms.generation, None)
 
-    async def contradicted(self, terms: Terms, method: str, error: McpError, limits: Timeouts) -> Terms | None:
+        while self._known is None or self._known.terms == terms:
+            await self._landed(renewal)
+        return self._known.terms
+
+    async def contradicted(self, terms: Terms, method: str, error: McpError) -> Terms | None:
         """Judge the refusal of a request of revision 2026-07-28: other terms to send it on, or None where it stands.
 
         Raises:
@@ -193,7 +213,7 @@ class Negotiator:
             McpError: What could be found out could not be asked.
         """
         if isinstance(error, RpcError) and error.rpc_code == messages.UNSUPPORTED_REVISION:
-            return await self._chosen(terms, error, limits)
+            return await self._chosen(terms, error)
         if eras.judge(_answered(error, http=self._http), probe=method == PROBE) != "legacy":
             return None
         if self._floor == revisions.MODERN:
@@ -204,14 +224,18 @@ class Negotiator:
                 raise NoCommonRevisionError(
                     requested=terms.revision, supported=[], floor=self._floor, legacy=True
                 ) from error
-        async with self._lock:
-            if self._known is not None and self._known.terms is not terms and self._known.terms.legacy:
-                return self._known.terms
-            found = await self._found_out(terms.generation, limits, None)
-            self._remember(found)
-            return found if found.legacy else None
+        other = self._other(terms)
+        if other is None:
+            await self._landed(lambda: self._found_out(terms.generation, None))
+            other = self._other(terms)
+        return other
 
-    async def _chosen(self, terms: Terms, error: RpcError, limits: Timeouts) -> Terms:
+    def _other(self, terms: Terms) -> Terms | None:
+        """What was agreed by a handshake since a request went out on these terms."""
+        known = self._known.terms if self._known is not None else None
+        return known if known is not None and known.legacy and known != terms else None
+
+    async def _chosen(self, terms: Terms, error: RpcError) -> Terms:
         """Terms of a revision that the server named when it refused ours."""
         named = offered(error.error, "data", "supported")
         choice = revisions.choose(named, floor=self._floor)
@@ -220,14 +244,36 @@ class Negotiator:
             raise NoCommonRevisionError(requested=terms.revision, supported=shown(named), floor=self._floor) from error
         if choice == revisions.MODERN:
             return terms
-        async with self._lock:
-            return self._remember(await self._handshake(choice, terms.generation, limits))
+        if (other := self._other(terms)) is None:
+            await self._landed(lambda: self._handshake(choice, terms.generation))
+            other = self._other(terms)
+        return terms if other is None else other
 
-    async def _found_out(self, generation: int, limits: Timeouts, previous: Terms | None) -> Terms:
+    async def _landed(self, seek: Callable[[], Coroutine[Any, Any, Terms]]) -> None:
+        """Wait for the agreement that is being sought, or seek one.
+
+        It is sought in a task of its own: what one caller's limit cuts short, others wait for, and a server that is
+        slow to agree is met once and not by each call anew.
+        """
+        if self._seeking is None:
+            self._seeking = asyncio.get_running_loop().create_task(self._seek(seek()))
+            self._seeking.add_done_callback(_looked_at)
+        try:
+            await asyncio.shield(self._seeking)
+        except McpError as error:
+            # Each who waits has an error of its own: what is known of its call is not known of another's.
+            raise error.again() from error
+
+    async def _seek(self, work: Coroutine[Any, Any, Terms]) -> None:
+        try:
+            self._remember(await work)
+        finally:
+            self._seeking = None
+
+    async def _found_out(self, generation: int, previous: Terms | None) -> Terms:
         """Ask the server which era it is of, and agree with it."""
         modern = Terms(revisions.MODERN, generation=generation)
-        began = self._clock()
-        probed = await self._probe(modern, limits)
+        probed = await self._probe(modern)
         choice = revisions.choose(probed.named, floor=self._floor)
         if choice == revisions.MODERN or (probed.verdict == "modern" and not probed.refused):
             return modern
@@ -240,14 +286,15 @@ class Negotiator:
             )
         if previous is not None and previous.legacy:
             return previous
-        left = limits.narrowed(max(0.001, limits.total - (self._clock() - began)))
-        return await self._handshake(choice or revisions.LEGACY[0], generation, left)
+        return await self._handshake(choice or revisions.LEGACY[0], generation)
 
-    async def _probe(self, terms: Terms, limits: Timeouts) -> _Probed:
+    async def _probe(self, terms: Terms) -> _Probed:
         """Find out the era."""
-        patience = limits if self._http else limits.narrowed(min(STDIO_PATIENCE, limits.total))
+        if self._clock() < self._unprobed_until:
+            return _Probed("legacy", [])
+        limits = self._limits if self._http else self._limits.narrowed(min(STDIO_PATIENCE, self._limits.total / 2))
         try:
-            result, _ = await self._ask(terms, PROBE, [], patience)
+            result, _ = await self._ask(terms, PROBE, [], limits)
         except (RpcError, HttpStatusError) as error:
             verdict = eras.judge(_answered(error, http=self._http), probe=True)
             bare = isinstance(error, HttpStatusError) and self._floor == revisions.MODERN
@@ -259,44 +306,76 @@ class Negotiator:
                 verdict, offered(error.error, "data", "supported") if isinstance(error, RpcError) else [], refused
             )
         except TimeLimitError:
-            if self._http or patience.total == limits.total:
+            if self._http:
                 raise
             # Over stdio, and only there, silence is an answer.
             return _Probed("legacy", [])
+        except ConnectionLostError:
+            if self._http or self._floor == revisions.MODERN:
+                raise
+            # Some older programs end when they are asked anything before the handshake: the next one is not asked.
+            self._unprobed_until = self._clock() + REMEMBERED
+            raise StaleTermsError from None
         named = offered(result, "supportedVersions")
         found = eras.Answered(None, result=True, offered=named)
         return _Probed(eras.judge(found, probe=True), named)
 
-    async def _handshake(self, revision: str, generation: int, limits: Timeouts) -> Terms:
+    async def _handshake(self, revision: str, generation: int) -> Terms:
         """``initialize`` (MCP 2025-11-25, lifecycle)."""
         members = [
             ("protocolVersion", jsontext.encode(revision)),
             ("capabilities", self._capabilities),
             ("clientInfo", self._client_info),
         ]
-        terms = Terms(revision, generation=generation)
-        result, incoming = await self._ask(terms, "initialize", members, limits)
-        value = jsontext.member(result, "protocolVersion")
-        answered = jsontext.decode(value) if value is not None and jsontext.kind(value) == "string" else ""
-        session_id = incoming.session_id
-        if session_id is not None and SESSION_ID.fullmatch(session_id) is None:
-            raise MalformedAnswerError(
-                f"the answer to initialize {messages.FAULTS['invalid_session_id']}",
-                fault="invalid_session_id",
-                delivery=Delivery.NOT_PROCESSED,
-                retryable=False,
-            )
-        capabilities = jsontext.member(result, "capabilities") or b"{}"
-        agreed = Terms(answered, session_id, generation, capabilities)
-        if answered not in revisions.LEGACY or answered < self._floor:
-            await self._leave(agreed)
-            raise NoCommonRevisionError(requested=revision, supported=shown([answered]), floor=self._floor)
-        await self._introduce(agreed, limits)
+        self._shaking = Terms(revision, generation=generation)
+        try:
+            result, incoming = await self._ask(self._shaking, "initialize", members, self._limits)
+            agreed = self._shaking = _agreed(result, incoming, generation)
+            if agreed.revision not in revisions.LEGACY or agreed.revision < self._floor:
+                self._leave(agreed)
+                raise NoCommonRevisionError(requested=revision, supported=shown([agreed.revision]), floor=self._floor)
+            await self._introduce(agreed)
+        except McpError:
+            # A server that was not probed may be another by now.
+            self._unprobed_until = 0.0
+            raise
+        finally:
+            self._shaking = None
         return agreed
 
-    def _remember(self, terms: Terms) -> Terms:
+    def _remember(self, terms: Terms) -> None:
+        replaced = self._known.terms if self._known is not None else None
         self._known = _Known(terms, self._clock() + REMEMBERED)
-        return terms
+        if replaced is not None and replaced != terms and replaced.session_id is not None:
+            self._leave(replaced)
+
+    async def close(self) -> None:
+        """Give up what is being sought."""
+        if self._seeking is not None:
+            self._seeking.cancel()
+            await asyncio.wait([self._seeking])
+
+
+def _agreed(result: bytes, incoming: Incoming, generation: int) -> Terms:
+    """The terms that an answer to ``initialize`` makes."""
+    if incoming.session_id is not None and SESSION_ID.fullmatch(incoming.session_id) is None:
+        raise MalformedAnswerError(
+            f"the answer to initialize {messages.FAULTS['invalid_session_id']}",
+            fault="invalid_session_id",
+            delivery=Delivery.NOT_PROCESSED,
+            retryable=False,
+        )
+    value = jsontext.member(result, "protocolVersion")
+    revision = jsontext.decode(value) if value is not None and jsontext.kind(value) == "string" else ""
+    given = jsontext.member(result, "capabilities")
+    capabilities = given if given is not None and jsontext.kind(given) == "object" else b"{}"
+    return Terms(revision, incoming.session_id, generation, capabilities)
+
+
+def _looked_at(task: asyncio.Task[None]) -> None:
+    """An agreement that failed when nobody waited for it any more is nobody's failure."""
+    if not task.cancelled():
+        task.exception()
 
 
 def offered(value: bytes, *path: str) -> list[str]:

@@ -22,8 +22,18 @@ _CLASSES: Final = tuple(
         ("unspecified", ("0.0.0.0/32", "::/128")),
         ("broadcast", ("255.255.255.255/32",)),
         ("multicast", ("224.0.0.0/4", "ff00::/8")),
-        # Cloud metadata services that stand in private ranges: Alibaba, and the IPv6 ones of AWS, Google and Oracle.
-        ("metadata", ("100.100.100.200/32", "fd00:ec2::254/128", "fd20:ce::254/128", "fd00:c1::a9fe:a9fe/128")),
+        # Services of clouds for their machines that stand outside link-local ranges: Alibaba's, Azure's (in public
+        # space), and the IPv6 ones of AWS, Google and Oracle.
+        (
+            "metadata",
+            (
+                "100.100.100.200/32",
+                "168.63.129.16/32",
+                "fd00:ec2::254/128",
+                "fd20:ce::254/128",
+                "fd00:c1::a9fe:a9fe/128",
+            ),
+        ),
         ("link-local", ("169.254.0.0/16", "fe80::/10")),
         ("loopback", ("127.0.0.0/8", "::1/128")),
         ("private", ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")),

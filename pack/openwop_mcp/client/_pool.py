@@ -24,7 +24,7 @@ from openwop_mcp.client._deadline import Deadline
 from openwop_mcp.client._faults import NETWORK_FAULTS, name_fault, too_large
 from openwop_mcp.client._network import Network, verdict
 from openwop_mcp.config import Timeouts
-from openwop_mcp.errors import EgressDeniedError
+from openwop_mcp.errors import ConnectError, EgressDeniedError
 
 if TYPE_CHECKING:
     from aiohttp.client_reqrep import ClientRequest
@@ -71,7 +71,7 @@ class Reach:
     @classmethod
     def of(cls, network: Network, url: httpx.URL) -> Reach:
         """The reach of a server in the settings."""
-        return cls(network, _address(url.host))
+        return cls(network, _address(url.raw_host.decode("ascii")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +95,10 @@ class _Connector(aiohttp.TCPConnector):
 
     async def connect(self, req: ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout) -> Connection:
         connection = await super().connect(req, traces, timeout)
+        while connection.protocol is not None and connection.protocol.should_close:
+            # Bytes came while it was idle. They answer nothing, and would be taken for the answer to what is sent now.
+            connection.close()
+            connection = await super().connect(req, traces, timeout)
         transport = connection.transport
         _DEADLINE.get().sending(None if transport is None else transport.close)
         return connection
@@ -135,6 +139,7 @@ class HttpPool:
 
         Raises:
             EgressDeniedError: No address of the server may be dialled.
+            ConnectError: What stands as its host is no name; trying again is of no use.
             Exception: One of ``NETWORK_FAULTS``.
         """
         transport = self._transport(reach)
@@ -148,6 +153,8 @@ class HttpPool:
                 await response.aclose()
                 deadline.elsewhere()
                 response = await transport.handle_async_request(_request(method, there, headers, body))
+        except UnicodeError as error:
+            raise _no_host() from error
         except NETWORK_FAULTS as error:
             if deadline.refused is not None and not deadline.dialled and not deadline.connected:
                 address, reason = deadline.refused
@@ -183,6 +190,8 @@ class HttpPool:
                     return Fetched(response.status_code, response.headers, await _whole(response, deadline, max_bytes))
                 finally:
                     await response.aclose()
+        except httpx.InvalidURL as error:
+            raise _no_host() from error
         except NETWORK_FAULTS as error:
             name_fault(error, connected=deadline.connected)
 
@@ -239,6 +248,13 @@ def _socket_factory(reach: Reach) -> Callable[[Any], socket.socket]:
         return socket.socket(family=family, type=kind, proto=protocol)
 
     return make
+
+
+def _no_host() -> ConnectError:
+    """What no resolver is asked for, as it cannot be spelled in DNS."""
+    error = ConnectError("no connection to the server: the host in its URL is no name that a host can have; correct it")
+    error.retryable = False
+    return error
 
 
 def _request(method: str, url: httpx.URL, headers: httpx.Headers, body: bytes) -> httpx.Request:

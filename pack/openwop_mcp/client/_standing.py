@@ -27,7 +27,7 @@ REST = 1.0
 """Seconds until it is opened again where the server named no time."""
 
 LONGEST_REST = 60.0
-"""Seconds of rest at most while the server cannot be reached."""
+"""Seconds of rest at most, while the server cannot be reached or whatever time it named."""
 
 
 class StandingStream:
@@ -41,7 +41,7 @@ class StandingStream:
 
     def __init__(
         self,
-        get: Callable[[bytes | None, Deadline], Awaitable[httpx.Response]],
+        get: Callable[[str | None, Deadline], Awaitable[httpx.Response]],
         on_message: OnMessage,
         sizes: SizeLimits,
     ) -> None:
@@ -60,7 +60,7 @@ class StandingStream:
         await asyncio.wait([self._task])
 
     async def _listen(self) -> None:
-        last: bytes | None = None
+        last: str | None = None
         rest = REST
         while True:
             wait = rest
@@ -69,7 +69,7 @@ class StandingStream:
                 rest = REST
             except StreamCutError as cut:
                 last, rest = cut.last_event_id, REST
-                wait = REST if cut.retry is None else cut.retry / 1000
+                wait = min(LONGEST_REST, cut.wait)
             except HttpStatusError:
                 # It has none, or does not know the session any more: calls find out what that means.
                 return
@@ -77,9 +77,9 @@ class StandingStream:
                 rest = min(LONGEST_REST, rest * 2)
             await asyncio.sleep(wait)
 
-    async def _once(self, last: bytes | None) -> None:
+    async def _once(self, last: str | None) -> None:
         async with (deadline := Deadline(LASTING)):
             response = await self._get(last, deadline)
-            reader = AnswerReader(self._sizes, deadline, self._on_message, resumable=True)
+            reader = AnswerReader(self._sizes, deadline, self._on_message, resumable=True, lasting=True)
             async with contextlib.aclosing(response):
                 await reader.read(response)

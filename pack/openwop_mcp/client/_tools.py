@@ -19,7 +19,10 @@ MAX_TOOLS = 4096
 """Tools remembered of one server: more than any sound one has."""
 
 MAX_SCHEMA = 64 * 1024
-"""Bytes of a schema that is remembered: larger ones are not checked by, and would be most of the memory."""
+"""Bytes of a schema that is read and remembered: larger ones would be most of the time and of the memory."""
+
+MAX_ANNOTATED = 1024 * 1024
+"""Bytes of one page's schemas that are searched for headers, at a third of a second; tools after them stay unknown."""
 
 MAY_BE_ANNOTATED = re.compile(rb"x-mcp-header|\\u")
 """Whether a schema's text can name a header, plainly or with escapes. Most cannot, and are not decoded."""
@@ -57,18 +60,27 @@ class ToolBook:
         return self._tools.get(name, UNKNOWN)
 
     def learn(self, page: bytes) -> dict[str, KnownTool]:
-        """Read a page of ``tools/list``; what it says goes before what was known.
+        """Read a page of ``tools/list``; what it says goes before what was known. A page too large is read in part.
 
         Returns:
             The page's tools, by name.
         """
         learnt: dict[str, KnownTool] = {}
         tools = jsontext.member(page, "tools")
-        for tool in jsontext.elements(tools) if tools is not None and jsontext.kind(tools) == "array" else []:
+        listed = jsontext.elements(tools) if tools is not None and jsontext.kind(tools) == "array" else []
+        left = MAX_ANNOTATED
+        for tool in listed[:MAX_TOOLS]:
             found = dict(jsontext.members(tool)) if jsontext.kind(tool) == "object" else {}
             told = found.get("name")
-            if told is not None and jsontext.kind(told) == "string":
-                learnt[jsontext.decode(told)] = _known(found)
+            if told is None or jsontext.kind(told) != "string":
+                continue
+            schema = _schema(found.get("inputSchema"))
+            annotated = schema is not None and MAY_BE_ANNOTATED.search(schema) is not None
+            left -= len(schema) if schema is not None and annotated else 0
+            if left < 0:
+                break
+            headers, invalid = _headers(schema) if schema is not None and annotated else ((), None)
+            learnt[jsontext.decode(told)] = KnownTool(headers, invalid, schema, _schema(found.get("outputSchema")))
         for name, known in learnt.items():
             self._tools[name] = known
             self._tools.move_to_end(name)
@@ -77,16 +89,12 @@ class ToolBook:
         return learnt
 
 
-def _known(tool: dict[str, bytes]) -> KnownTool:
-    schema = tool.get("inputSchema")
-    headers: Sequence[params.HeaderParam] = ()
-    invalid: str | None = None
-    if schema is not None and MAY_BE_ANNOTATED.search(schema) is not None:
-        try:
-            headers = params.header_params(schema)
-        except params.InvalidHeaderAnnotationError as error:
-            invalid = str(error)
-    return KnownTool(headers, invalid, _schema(schema), _schema(tool.get("outputSchema")))
+def _headers(schema: bytes) -> tuple[Sequence[params.HeaderParam], str | None]:
+    """The arguments to mirror, or why the annotations cannot be used."""
+    try:
+        return params.header_params(schema), None
+    except params.InvalidHeaderAnnotationError as error:
+        return (), str(error)
 
 
 def _schema(text: bytes | None) -> bytes | None:

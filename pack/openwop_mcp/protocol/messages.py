@@ -21,12 +21,14 @@ __all__ = (
     "INPUT_METHODS",
     "INVALID_PARAMS",
     "LOG_LEVEL",
+    "MAX_DEPTH",
     "METHOD_NOT_FOUND",
     "MISSING_CAPABILITY",
     "PROTOCOL_VERSION",
     "SUBSCRIPTION_ID",
     "UNSUPPORTED_REVISION",
     "StreamMessage",
+    "TooDeepError",
     "answer",
     "batch",
     "classify_stream_message",
@@ -34,6 +36,7 @@ __all__ = (
     "excerpt",
     "is_error",
     "is_input_required",
+    "members",
     "notification",
     "request",
     "response",
@@ -90,6 +93,8 @@ FAULTS: Final[Mapping[str, str]] = {
     "invalid_session_id": "opens a session with an id that no header can carry",
     "input_required_undeclared": "asks for input although the client declared that it cannot be asked",
     "invalid_input_request": "asks for input in a way that cannot be answered",
+    "too_deep": "is nested deeper than is read",
+    "too_wide": "has more members than a message can have",
     "endless_input_requests": "asks for input again and again",
 }
 """What can be wrong with an answer: the closed set of words, each with how a sentence about the answer goes on."""
@@ -99,6 +104,16 @@ MAX_EXCERPT = 256
 
 EXCERPT_BYTES = 4 * (MAX_EXCERPT + 1)
 """Bytes that an excerpt is made from: one character more than fits tells a cut, and none takes more than four bytes."""
+
+MAX_DEPTH: Final = 512
+"""Levels of a message: far above what results have, and half of what the decoders written in C take before they give
+up, which then would be done in Python, a second for each megabyte."""
+
+MAX_MEMBERS: Final = 64
+"""Members of a message, of which JSON-RPC has five: each one costs a hundred times its bytes."""
+
+MAX_BATCH: Final = 256
+"""Messages of a batch: what a server can have to say at once, in the one revision that lets it."""
 
 StreamMessage = Literal["answer", "notification", "request", "other"]
 
@@ -111,6 +126,10 @@ _REFUSED = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_REVISION}
 
 # From this status on, HTTP itself says that the body is about the request that it answers.
 _ERROR_STATUS = 400
+
+
+class TooDeepError(jsontext.JsonTextError):
+    """The message is nested deeper than messages are read."""
 
 
 def terms_meta(revision: str, client_info: bytes, capabilities: bytes) -> list[tuple[str, bytes]]:
@@ -170,10 +189,10 @@ def error_response(request_id: bytes, code: int, message: str) -> bytes:
 
 def batch(data: bytes) -> list[bytes]:
     """Take a batch apart, which revision 2025-03-26 alone has; any other message is the only one of its list."""
-    if not data.lstrip(_WHITE).startswith(b"["):
+    if not data.lstrip(_WHITE).startswith(b"[") or jsontext.nests(data, MAX_DEPTH):
         return [data]
     try:
-        return jsontext.elements(data) or [data]
+        return jsontext.elements(data, MAX_BATCH) or [data]
     except jsontext.JsonTextError:
         return [data]
 
@@ -222,7 +241,7 @@ def classify_stream_message(data: bytes) -> StreamMessage:
     its fault. Only an object that is no JSON-RPC message and a bare value, such as home-made heartbeats, are ``other``.
     """
     try:
-        found = dict(jsontext.members(data))
+        found = dict(members(data))
     except jsontext.JsonTextError:
         return "other" if _is_bare(data) else "answer"
     if "method" in found:
@@ -236,10 +255,21 @@ def is_error(data: bytes) -> bool:
     Gateways and authorization servers have errors of their own in JSON, so the word alone means nothing.
     """
     try:
-        found = dict(jsontext.members(data))
+        found = dict(members(data))
     except jsontext.JsonTextError:
         return False
     return "jsonrpc" in found and "error" in found
+
+
+def members(data: bytes) -> list[tuple[str, bytes]]:
+    """Take a message apart, if it is no deeper and no wider than messages are read.
+
+    Raises:
+        JsonTextError: if it is, or is not a JSON object; :func:`answer` names the fault.
+    """
+    if jsontext.nests(data, MAX_DEPTH):
+        raise TooDeepError("a message nested too deep", 0)
+    return jsontext.members(data, MAX_MEMBERS)
 
 
 def is_input_required(result: bytes) -> bool:
@@ -258,10 +288,12 @@ def excerpt(data: bytes) -> str:
 def _is_bare(data: bytes) -> bool:
     """Whether it is JSON, and neither an object nor an array: nothing that could hold a message."""
     try:
+        if jsontext.kind(data) in ("object", "array"):
+            return False
         jsontext.check(data)
     except jsontext.JsonTextError:
         return False
-    return jsontext.kind(data) not in ("object", "array")
+    return True
 
 
 def _envelope(data: bytes, method: str) -> dict[str, bytes]:
@@ -271,9 +303,13 @@ def _envelope(data: bytes, method: str) -> dict[str, bytes]:
     except UnicodeDecodeError as error:
         raise _malformed("invalid_utf8", data, method, f" (byte {error.start})") from None
     try:
-        found = jsontext.members(data)
-    except jsontext.JsonTextError:
-        raise _unreadable(data, method) from None
+        found = members(data)
+    except TooDeepError:
+        raise _malformed("too_deep", data, method, f": more than {MAX_DEPTH} levels", retryable=False) from None
+    except jsontext.TooManyError:
+        raise _malformed("too_wide", data, method, f": more than {MAX_MEMBERS}", retryable=False) from None
+    except jsontext.JsonTextError as error:
+        raise _unreadable(data, method, error) from None
     envelope: dict[str, bytes] = {}
     for name, value in found:
         if name in _ENVELOPE:
@@ -283,12 +319,14 @@ def _envelope(data: bytes, method: str) -> dict[str, bytes]:
     return envelope
 
 
-def _unreadable(data: bytes, method: str) -> MalformedAnswerError:
+def _unreadable(data: bytes, method: str, error: jsontext.JsonTextError) -> MalformedAnswerError:
     try:
-        jsontext.check(data)
-    except jsontext.JsonTextError as error:
-        return _malformed("invalid_json", data, method, f" (byte {error.position})")
-    return _malformed("not_an_object", data, method)
+        if jsontext.kind(data) != "object":
+            jsontext.check(data)
+            return _malformed("not_an_object", data, method)
+    except jsontext.JsonTextError as found:
+        error = found
+    return _malformed("invalid_json", data, method, f" (byte {error.position})")
 
 
 def _is_about(envelope: Mapping[str, bytes], request_id: int, http_status: int) -> bool:
@@ -321,10 +359,13 @@ def _value(data: bytes | None) -> Any:
     return None if data is None else jsontext.decode(data)
 
 
-def _malformed(fault: str, data: bytes, method: str, detail: str = "") -> MalformedAnswerError:
+def _malformed(
+    fault: str, data: bytes, method: str, detail: str = "", *, retryable: bool = True
+) -> MalformedAnswerError:
     return MalformedAnswerError(
         f"the answer to {method} {FAULTS[fault]}{detail}",
         fault=fault,
         excerpt=excerpt(data),
         delivery=Delivery.UNKNOWN,
+        retryable=retryable,
     )

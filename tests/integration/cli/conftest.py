@@ -24,6 +24,8 @@ PAGES = {
     "": b'{"tools":[{"name":"two"}],"nextCursor":"it\'s"}',
     "it's": b'{"tools":[]}',
     "odd": b'{"tools":{"name":"three"},"nextCursor":7}',
+    "checked": b'{"tools":[{"name":"checked","inputSchema":{},"outputSchema":{"properties":{"n":{"type":"number"}}}}],'
+    b'"ttlMs":600000,"cacheScope":"public"}',
 }
 
 
@@ -55,6 +57,7 @@ CALLED: dict[str, bytes | Reply | Callable[[Request], bytes | Reply]] = {
     "refuses": _refused,
     "hostile": _hostile_result(),
     "odd": ODD,
+    "checked": b'{"structuredContent":{"n":"one"},"content":[]}',
     "steps": _steps,
     "stalls": Reply(stall="head"),
 }

@@ -73,12 +73,16 @@ async def test_a_server_that_is_not_there_for_this_tenant_is_not_found(dev):
         assert done.status == 1
         assert done.json["error"]["code"] == "not_found"
         assert name in done.json["error"]["message"]
+        assert done.json["error"]["details"]["delivery"] == "not_sent"
 
 
 async def test_a_server_that_cannot_be_reached_is_told_in_a_sentence(dev):
     done = await dev.cli("call", "gone", "echo", OPENWOP_MCP__SERVERS__GONE__RETRY="{attempts = 1}")
     assert (done.status, done.out) == (1, b"")
-    assert "no connection to the server" in done.err
+    # The two words that the documents' tables go by come first, as in `runs show`.
+    run, why = done.err.splitlines()
+    assert why.startswith("upstream_unavailable, delivery not_sent: no connection to the server")
+    assert why in (await dev.cli("runs", "show", run.removeprefix("run "))).text
 
 
 async def test_a_call_that_is_given_up_goes_on_and_says_how_to_look_at_it(dev):

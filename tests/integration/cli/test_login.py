@@ -56,4 +56,5 @@ async def test_a_server_that_takes_no_login_says_which_setting_would(tmp_path):
     config = _settings(tmp_path, "http://127.0.0.1:9/mcp", '{ bearer = { env = "TOKEN" } }')
     done = await cli("login", "mail", "--config", config, TOKEN="a-token-of-the-server")
     assert done.status == 1
+    assert done.err.startswith("validation_error, delivery not_sent: ")
     assert 'grant = "authorization_code"' in done.err

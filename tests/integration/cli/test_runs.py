@@ -16,10 +16,13 @@ from temporalio.worker import Worker
 import worker
 from tests.integration.cli.author_flow import Author, Refused
 from tests.integration.cli.conftest import ODD
-from tests.support.cli import ROOT, cli
+from tests.support.cli import ROOT, cli, serving
+from tests.support.fake_server import FakeServer
+from tests.support.legacy_server import LegacyServer
 
 INPUTS = r'{"method":"callTool","serverId":"fake","name":"odd","arguments":{"n":1.10,"e":"\u00e9"}}'
 AUTHOR = "tests.integration.cli.author_flow"
+OLD = {"OPENWOP_MCP__WORKER__TASK_QUEUE": "old"}
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +113,26 @@ async def test_a_run_is_shown_with_what_its_calls_recorded(dev, run):
     assert "intact" in prose.text
 
 
+async def test_what_the_record_says_beside_an_answer_is_shown(dev):
+    async def ran(method, **inputs):
+        given = json.dumps({"method": method, "serverId": "fake", **inputs})
+        done = await dev.cli("runs", "start", "conformance-mcp-client", "--inputs", given, "--wait")
+        run = done.text.strip()
+        prose, value = await asyncio.gather(dev.cli("runs", "show", run), dev.cli("runs", "show", run, "--json"))
+        [call] = value.json["calls"]
+        return prose.text, call
+
+    _, asked = await ran("listTools", cursor="checked")
+    kept_prose, kept = await ran("listTools", cursor="checked")
+    assert ("cached" in asked, kept["cached"]) == (False, True)
+    assert "intact, cached\n" in kept_prose
+    prose, call = await ran("callTool", name="checked", arguments={})
+    assert call["schema"].startswith("mismatch /n ")
+    assert f"intact, schema {call['schema']}\n" in prose
+    called = await dev.cli("call", "fake", "checked")
+    assert f"schema {call['schema']}" in called.err
+
+
 async def test_a_call_that_did_not_succeed_is_shown_with_its_reason(dev):
     done = await dev.cli("call", "fake", "refuses", "--json")
     run = done.json["runId"]
@@ -162,6 +185,21 @@ async def test_the_events_of_a_run_hold_the_bytes_of_its_results(dev, run):
     assert ODD in value.out
     assert INPUTS.encode() in value.out
     assert "node.completed" in prose.text
+    [decided] = [line.split() for line in prose.text.splitlines() if "negotiation.decided" in line]
+    assert decided[1:] == [value.json[2]["timestamp"], "negotiation.decided", "mcp-client", "accepted", "2026-07-28"]
+
+
+async def test_the_log_says_why_there_was_no_revision_to_talk_in(dev):
+    async with (
+        FakeServer(LegacyServer()) as old,
+        serving("run", "--config", str(dev.settings), OPENWOP_MCP__SERVERS__OLD__URL=old.url, **OLD),
+    ):
+        done = await dev.cli("call", "old", "echo", **OLD)
+    run, why = done.err.splitlines()
+    assert why.startswith("interop_version_unsupported, delivery not_processed: ")
+    log = await dev.cli("runs", "events", run.removeprefix("run "))
+    [decided] = [line for line in log.text.splitlines() if "negotiation.decided" in line]
+    assert decided.split()[-2:] == ["refused", "below-floor"]
 
 
 async def test_an_export_is_what_is_printed_and_can_be_read_offline(dev, run, exported):

@@ -12,8 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from openwop_mcp import jsontext
-from openwop_mcp.client import Exchange, McpClient, health
-from openwop_mcp.client import _http as http
+from openwop_mcp.client import Exchange, McpClient, _answers, health
 from openwop_mcp.client._pool import HttpPool
 from openwop_mcp.client._redact import Redactor
 from openwop_mcp.errors import McpError
@@ -169,8 +168,8 @@ def _sound(ended: Exchange | McpError) -> None:
 async def test_any_answer_ends_a_call_in_a_result_or_in_one_typed_error(
     floor: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http, "RESUME_SOONEST", 0.001)
-    monkeypatch.setattr(http, "RESUME_AFTER", 0.001)
+    monkeypatch.setattr(_answers, "RESUME_SOONEST", 0.001)
+    monkeypatch.setattr(_answers, "RESUME_AFTER", 0.001)
     loop = asyncio.get_running_loop()
     left: list[Reply | None] = []
 

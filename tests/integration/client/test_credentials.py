@@ -112,7 +112,7 @@ async def test_a_credential_that_an_excerpt_cuts_is_not_shown_in_part(kept: int)
 
 async def test_an_error_of_a_server_is_otherwise_unaltered() -> None:
     data = b'{"n":1.10,"s":"\\u00e9 \\/","k":"Bearer sk-plain\\u002d1234567890\\n","deep":%b}' % (
-        b"[" * 5000 + b"]" * 5000
+        b"[" * 200 + b"]" * 200
     )
     sent = b'{"code":-32603, "message":"m","data":' + data + b"}"
     error = await _error(json_reply(b'{"jsonrpc":"2.0","id":1,"error":%b}' % sent))
@@ -150,6 +150,41 @@ async def test_an_own_header_as_credential_is_kept_out_as_well() -> None:
         with pytest.raises(McpError) as caught:
             await client.call_tool("t", ARGUMENTS)
     assert caught.value.facts["excerpt"] == "key=[credential]"
+
+
+PAIR = base64.b64encode(b"user:s3cr3tpassw0rd").decode()
+
+
+@pytest.mark.parametrize(
+    ("value", "echo"),
+    [
+        (f"Basic {PAIR}", PAIR),
+        (f"Basic {PAIR}", "user:s3cr3tpassw0rd"),
+        (f"basic {PAIR}", "s3cr3tpassw0rd"),
+        ("Token abcdef0123456789", "abcdef0123456789"),
+        ("bearer s3cr3t-token-1234", "s3cr3t-token-1234"),
+    ],
+)
+async def test_a_credential_of_any_scheme_is_kept_out(value: str, echo: str) -> None:
+    sent = json.dumps({"jsonrpc": "2.0", "id": 1, "error": {"code": -32000, "message": f"denied for {echo}"}})
+    async with connected(replies(json_reply(sent.encode())), headers=[("Authorization", value)]) as (client, _):
+        with pytest.raises(RpcError) as caught:
+            await client.call_tool("t", ARGUMENTS)
+    assert echo not in _told(caught.value)
+    assert "denied for [credential]" in caught.value.message
+
+
+async def test_an_error_too_long_for_a_failure_is_told_by_what_is_shown_of_it() -> None:
+    message = f"{PLAIN} " * 10_000
+    error = await _error(json_reply(json.dumps({"jsonrpc": "2.0", "id": 1, "error": _long(message)}).encode()))
+    assert isinstance(error, RpcError)
+    assert PLAIN not in _told(error)
+    told = jsontext.decode(error.error)
+    assert told == {"code": -1, "message": error.message, "omittedBytes": len(json.dumps(_long(message)))}
+
+
+def _long(message: str) -> dict[str, object]:
+    return {"code": -1, "message": message, "data": [message]}
 
 
 async def test_without_a_credential_nothing_is_replaced() -> None:

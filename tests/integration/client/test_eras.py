@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from openwop_mcp import jsontext
-from openwop_mcp.client import CallOptions
+from openwop_mcp.client import CallOptions, _http, _standing
 from openwop_mcp.client._negotiation import REMEMBERED
 from openwop_mcp.effects.delivery import Delivery
 from openwop_mcp.errors import (
+    ConnectionLostError,
     HttpStatusError,
     InvalidRequestError,
     MalformedAnswerError,
@@ -243,7 +245,9 @@ async def test_a_dead_session_is_replaced_and_the_call_goes_on(dead: int) -> Non
         await client.call_tool("t", ARGUMENTS)
         old.live.clear()
         await client.call_tool("t", ARGUMENTS)
-        assert _methods(server)[4:] == ["tools/call", "initialize", "notifications/initialized", "tools/call"]
+        # A session that was not called gone is ended, whenever that comes through.
+        asked = [method for method in _methods(server)[4:] if method != "DELETE"]
+        assert asked == ["tools/call", "initialize", "notifications/initialized", "tools/call"]
     assert old.faults == []
 
 
@@ -394,6 +398,57 @@ async def test_a_stream_that_cannot_be_taken_up_is_a_lost_connection() -> None:
     assert caught.value.delivery is Delivery.UNKNOWN
 
 
+@pytest.mark.parametrize("event_id", ["\u00e9\u4e2d", "a b\tc"])
+async def test_a_stream_is_taken_up_after_an_event_of_any_id_that_a_header_can_hold(event_id: str) -> None:
+    def again(request: Request) -> Reply:
+        (sent,) = [one.json["id"] for one in server.requests if one.body and one.json.get("method") == "tools/call"]
+        resumed.append((request.header("Last-Event-ID") or "").encode("latin-1").decode())
+        return stream_reply(b'data: {"jsonrpc":"2.0","id":%d,"result":{"content":[]}}\n\n' % sent)
+
+    resumed: list[str] = []
+    cut = b"id: %b\nretry: 1\ndata:\n\n" % event_id.encode()
+    old = LegacyServer(results={"tools/call": lambda _: stream_reply(cut), "GET": again})
+    async with connected(old, options=OLDEST) as (client, server):
+        await client.call_tool("t", ARGUMENTS)
+    assert resumed == [event_id]
+
+
+@pytest.mark.parametrize("event_id", [b"\x01", b"\xff", b"  a", b"a\x7f"])
+async def test_a_stream_is_not_taken_up_after_an_event_whose_id_no_header_can_hold(event_id: bytes) -> None:
+    old = LegacyServer(results={"tools/call": lambda _: stream_reply(b"id: " + event_id + b"\nretry: 1\ndata:\n\n")})
+    async with connected(old, options=OLDEST) as (client, server):
+        with pytest.raises(ConnectionLostError):
+            await client.call_tool("t", ARGUMENTS)
+        assert "GET" not in [request.method for request in server.requests]
+
+
+async def test_the_end_of_a_session_does_not_wait_for_a_token_that_does_not_come(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Authorizer:
+        context, silent = 0, False
+
+        async def header(self) -> tuple[str, str]:
+            if self.silent:
+                await asyncio.Event().wait()
+            return "Authorization", "Bearer t"
+
+        async def refused(self, *_: object) -> bool:
+            return False
+
+        async def close(self) -> None:
+            """Nothing is under way."""
+
+    monkeypatch.setattr(_http, "ASIDE", _http.ASIDE.narrowed(0.05))
+    old, authorizer = LegacyServer(), Authorizer()
+    async with connected(old, options=OLDEST, authorizer=authorizer) as (client, _):
+        await client.call_tool("t", ARGUMENTS)
+        authorizer.silent = True
+        await asyncio.wait_for(client.close(), 2)
+    assert old.opened == 1
+    assert not old.ended
+
+
 async def test_a_modern_stream_is_never_taken_up() -> None:
     async with connected(modern({"tools/call": lambda _: stream_reply(b"id: 1\nretry: 1\ndata:\n\n")})) as (
         client,
@@ -418,6 +473,25 @@ async def test_a_batch_is_taken_apart_in_the_one_revision_that_has_them() -> Non
     async with connected(newer, options=OLDEST) as (client, _):
         with pytest.raises(MalformedAnswerError, match="not a JSON object"):
             await client.call_tool("t", ARGUMENTS)
+
+
+async def test_what_comes_in_a_batch_beside_the_answer_is_heard() -> None:
+    told: list[Any] = []
+
+    def batch(request: Request) -> Reply:
+        note = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%d,"progress":3}}'
+        answer = b'{"jsonrpc":"2.0","id":%d,"result":{"content":[]}}'
+        ping = b'{"jsonrpc":"2.0","id":"p","method":"ping"}'
+        number = request.json["id"]
+        old.notified.clear()
+        return json_reply(b"[%b,%b,%b]" % (note % number, answer % number, ping))
+
+    old = LegacyServer(revisions=["2025-03-26"], results={"tools/call": batch})
+    async with connected(old, options=OLDEST) as (client, server):
+        await client.call_tool("t", ARGUMENTS, CallOptions(on_progress=told.append))
+        await asyncio.wait_for(old.notified.wait(), 5)
+        assert server.requests[-1].json == {"jsonrpc": "2.0", "id": "p", "result": {}}
+    assert [one.progress for one in told] == [3]
 
 
 async def test_progress_of_an_older_server_is_told_too() -> None:
@@ -462,6 +536,29 @@ async def test_a_question_beside_requests_comes_on_a_stream_of_its_own_where_the
     assert heard == [("elicitation/create", b'{"message":"Who?"}')]
     assert reply == {"jsonrpc": "2.0", "id": 5, "result": {"action": "decline"}}
     assert initialize["params"]["capabilities"] == {"elicitation": {"form": {}}}
+
+
+@pytest.mark.parametrize(("retry", "waits"), [(0, 0.05), (86_400_000, 60.0)])
+async def test_that_stream_is_opened_again_neither_at_once_nor_never(
+    retry: int, waits: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[float] = []
+    real, rested = asyncio.sleep, asyncio.Event()
+
+    async def sleep(seconds: float) -> None:
+        waited.append(seconds)
+        rested.set()
+        await real(0.01)
+
+    async def answer(_: str, __: bytes) -> bytes:
+        return b"{}"
+
+    monkeypatch.setattr(_standing, "asyncio", SimpleNamespace(**{**vars(asyncio), "sleep": sleep}))
+    old = LegacyServer(results={"GET": lambda _: stream_reply(b"id: 1\nretry: %d\ndata:\n\n" % retry)})
+    async with connected(old, options={**OLDEST, "on_input": answer}) as (client, _):
+        await client.list_tools()
+        await asyncio.wait_for(rested.wait(), 5)
+    assert waited[0] == waits
 
 
 async def test_a_server_without_such_a_stream_is_none_the_worse_for_it() -> None:

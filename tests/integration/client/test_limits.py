@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import socket
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
-from openwop_mcp.client import CallOptions
+from openwop_mcp.client import CallOptions, Notice
 from openwop_mcp.client._pool import HttpPool
 from openwop_mcp.effects.delivery import Delivery
 from openwop_mcp.errors import ConnectError, ConnectionLostError, McpError, ResultTooLargeError, TimeLimitError
@@ -20,7 +22,7 @@ SHORT = 0.1
 PROGRESS = b'data: {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}\n\n'
 
 
-async def _failure(url: str, arguments: bytes = ARGUMENTS, **options: float) -> McpError:
+async def _failure(url: str, arguments: bytes = ARGUMENTS, **options: Any) -> McpError:
     async with HttpPool() as transport:
         with pytest.raises(McpError) as caught:
             async with asyncio.timeout(5):
@@ -158,6 +160,14 @@ async def test_a_refused_connection_is_nothing_sent() -> None:
     assert "refused" in error.message.lower()
 
 
+@pytest.mark.parametrize("host", ["a..b", ".", "a" * 64, "xn--a"])
+async def test_a_host_that_no_name_server_can_be_asked_for_is_final(host: str) -> None:
+    error = await _failure(f"http://{host}/mcp", network="any")
+    assert isinstance(error, ConnectError)
+    assert not error.retryable
+    assert error.delivery is Delivery.NOT_SENT
+
+
 async def test_a_name_that_does_not_resolve_is_nothing_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     async def fails(*args: object, **options: object) -> None:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
@@ -252,6 +262,25 @@ async def test_a_stream_of_small_events_is_bounded_as_a_whole() -> None:
         with pytest.raises(ResultTooLargeError) as caught:
             await client.call_tool("t", ARGUMENTS)
     assert caught.value.facts["setting"] == "limits.response_bytes"
+
+
+async def test_a_subscription_has_no_size_as_a_whole() -> None:
+    heard = 0
+
+    def hear(_: Notice) -> None:
+        nonlocal heard
+        heard += 1
+
+    def stream(request: Request) -> Reply:
+        about = {"_meta": {"io.modelcontextprotocol/subscriptionId": request.json["id"]}, "uri": "a://" + "x" * 100}
+        note = json.dumps({"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": about})
+        return stream_reply(*[b"data: %b\n\n" % note.encode()] * 500)
+
+    async with connected(replies(stream), response_bytes=10_000) as (client, _):
+        with pytest.raises(ConnectionLostError) as caught:
+            await client.listen(b"{}", CallOptions(on_notice=hear))
+    assert caught.value.retryable
+    assert heard == 500
 
 
 async def test_a_body_that_unpacks_past_its_limit_is_not_read_on() -> None:

@@ -19,15 +19,17 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from joserfc import jwk, jwt
 
-from openwop_mcp.client.auth import CAUSES, OAuthAuthorizer, TokenStore, login
+from openwop_mcp.client.auth import CAUSES, OAuthAuthorizer, TokenStore, _authorizer, login
 from openwop_mcp.client.auth._authorizer import store_key
-from openwop_mcp.client.auth._store import Record
+from openwop_mcp.client.auth._machine import Machine
+from openwop_mcp.client.auth._store import Record, StoreKey
 from openwop_mcp.config import OAuth
 from openwop_mcp.effects.delivery import Delivery
 from openwop_mcp.errors import AuthorizationError, InvalidRequestError
 from tests.support.auth_server import AuthServer, ProtectedServer, call, fetching, visitor
 
 REDIRECT = "http://127.0.0.1:1/callback"
+KEY = {"env": "SECRET"}
 SECRET = "s3cret:with/odd+signs &=%"
 
 
@@ -468,6 +470,108 @@ async def test_a_secret_of_one_authorization_server_is_not_shown_to_another(benc
         error = await bench.failure(authorizer)
         assert error.cause == "issuer_mismatch"
         assert not other.token_requests
+
+
+async def test_a_worker_that_starts_again_shows_a_secret_to_the_authorization_server_of_before_alone(
+    bench: Bench,
+) -> None:
+    assert await bench.call(bench.machine()) == 200
+    kept = await asyncio.to_thread(record, bench, grant="client_credentials", client_id="pack", client_secret=KEY)
+    assert kept.issuer == bench.auth.issuer
+    async with AuthServer() as other:
+        other.clients["pack"] = SECRET
+        bench.server.issuers = [other]
+        error = await bench.failure(bench.machine())
+        assert error.cause == "issuer_mismatch"
+        assert not other.token_requests
+        # The operator's word goes before what was found.
+        assert await bench.call(bench.machine(issuer=other.issuer)) == 200
+
+
+async def test_of_two_workers_that_begin_at_once_with_different_authorization_servers_one_sends_no_secret(
+    bench: Bench,
+) -> None:
+    first, second = bench.machine(), bench.machine()
+    async with AuthServer() as other:
+        other.clients["pack"] = SECRET
+        asked, real = asyncio.Event(), bench.store.read
+
+        async def look(*_: object) -> int:
+            asked.set()
+            return await bench.call(first)
+
+        def read(key: StoreKey) -> Record:
+            return Record(key) if not asked.is_set() else real(key)
+
+        # The second has looked before the first has kept anything.
+        bench.store.read = read  # type: ignore[method-assign]
+        bench.server.issuers = [other]
+        held = second._source
+        assert isinstance(held, Machine)
+        assert await held._discovery.look() is not None
+        bench.server.issuers = [bench.auth]
+        assert await look() == 200
+        bench.server.issuers = [other]
+        error = await bench.failure(second)
+        assert error.cause == "issuer_mismatch"
+        assert not other.token_requests
+
+
+async def test_a_secret_is_not_shown_where_it_cannot_be_kept_to_whom(bench: Bench) -> None:
+    bench.folder.parent.parent.mkdir(exist_ok=True)
+    bench.folder.parent.write_text("no folder")
+    error = await bench.failure(bench.machine())
+    assert error.cause == "store"
+    assert 'write issuer = "https://..."' in error.message
+    assert not bench.auth.token_requests
+    assert await bench.call(bench.machine(issuer=bench.auth.issuer)) == 200
+
+
+async def test_a_mismatch_shows_no_path_of_the_server(bench: Bench) -> None:
+    bench.server.path = "/s3cret-path"
+    bench.server.metadata_path = "/.well-known/oauth-protected-resource/s3cret-path"
+    for resource in ("https://user:w0rd@evil.example/mcp", f"{bench.server.origin}/s3cret-path/more"):
+        bench.server.metadata["resource"] = resource
+        error = await bench.failure(bench.machine())
+        assert error.cause == "resource_mismatch"
+        assert bench.server.origin in error.message
+        assert "s3cret" not in error.message
+        assert "w0rd" not in error.message
+    bench.server.metadata_status = 503
+    error = await bench.failure(bench.machine())
+    assert error.cause == "unreachable"
+    assert "s3cret" not in error.message
+
+
+async def test_a_refresh_under_way_when_the_worker_stops_is_not_lost(bench: Bench) -> None:
+    assert await bench.call(bench.authorizer(person=True, grant="authorization_code")) == 200
+    bench.now += 3600
+    worker = bench.authorizer(grant="authorization_code")
+    bench.auth.hold = asyncio.Event()
+    bench.auth.asked.clear()
+    caller = asyncio.create_task(worker.header())
+    await asyncio.wait_for(bench.auth.asked.wait(), 5)
+    closing = asyncio.create_task(worker.close())
+    caller.cancel()
+    await asyncio.wait({caller})
+    assert not closing.done()
+    bench.auth.hold.set()
+    await asyncio.wait_for(closing, 5)
+    assert await bench.call(bench.authorizer(grant="authorization_code")) == 200
+
+
+async def test_a_worker_that_stops_does_not_wait_for_ever_for_a_token(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_authorizer, "LANDING", 0.01)
+    worker = bench.machine()
+    bench.auth.hold = asyncio.Event()
+    caller = asyncio.create_task(bench.call(worker))
+    await asyncio.wait_for(bench.auth.asked.wait(), 5)
+    await asyncio.wait_for(worker.close(), 5)
+    caller.cancel()
+    await asyncio.gather(caller, return_exceptions=True)
+    bench.auth.hold.set()
 
 
 async def test_only_the_issuer_of_the_settings_is_asked(bench: Bench) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import threading
+import time
 from typing import Any
 
 import pytest
 
-from openwop_mcp.client import _client
+from openwop_mcp import schemas
 from openwop_mcp.errors import InvalidRequestError, RpcError
 from openwop_mcp.schemas import Verdict
 from tests.support.fake_server import FakeServer, Request, error_reply, modern
@@ -270,19 +272,35 @@ async def test_a_bad_definition_spoils_neither_its_page_nor_the_sound_ones_besid
 
 
 async def test_a_large_result_is_judged_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    beside: list[Any] = []
-    to_thread = asyncio.to_thread
+    threads: list[int] = []
+    check = schemas.check
 
-    async def watched(work: Any, *given: Any) -> Any:
-        beside.append(work)
-        return await to_thread(work, *given)
+    def watched(schema: bytes, instance: bytes) -> Verdict:
+        threads.append(threading.get_ident())
+        return check(schema, instance)
 
-    monkeypatch.setattr(asyncio, "to_thread", watched)
-    large = b'{"structuredContent":{"n":"%b"}}' % (b"x" * _client.QUICK)
+    monkeypatch.setattr(schemas, "check", watched)
+    large = b'{"structuredContent":{"n":"%b"}}' % (b"x" * schemas.QUICK_BYTES)
     verdict = await _judged(large, INTEGER)
     assert verdict is not None
     assert verdict.state == "mismatch"
-    assert len(beside) == 1
+    assert len(threads) == 1
+    assert threading.get_ident() not in threads
+
+
+async def test_a_hostile_schema_costs_the_time_of_one_call_and_not_of_every_call() -> None:
+    inner = {f"n{i}": {"anyOf": [{"$ref": f"#/$defs/n{i + 1}"}] * 2} for i in range(41)}
+    hostile = {"$defs": {**inner, "n41": {"const": "no"}}, "$ref": "#/$defs/n0"}
+    page = _page(outputSchema=hostile)
+    result = b'{"resultType":"complete","content":[],"structuredContent":{"a":1}}'
+    async with connected(modern({"tools/list": page, "tools/call": result})) as (client, _):
+        await client.list_tools()
+        before = time.process_time()
+        exchanges = await asyncio.gather(*(client.call_tool("t", ARGUMENTS) for _ in range(20)))
+        assert time.process_time() - before < 4
+    assert {exchange.verdict for exchange in exchanges} == {
+        Verdict("unchecked", reason="the check takes more than 0.5 s")
+    }
 
 
 async def test_a_hostile_schema_delays_a_result_by_a_moment_and_changes_nothing_of_it() -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import time
+import tracemalloc
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,7 +19,7 @@ from openwop_mcp.errors import MalformedAnswerError, RpcError
 from openwop_mcp.protocol import messages
 from openwop_mcp.protocol.revisions import MODERN
 
-DEEP = 5_000
+DEEP = 500
 
 
 def judge(data: bytes | str, *, method: str = "tools/call", http_status: int = 200) -> bytes:
@@ -251,3 +255,94 @@ def test_an_excerpt_shows_that_it_was_cut() -> None:
 )
 def test_a_stream_message_is_told_by_its_members(data: str, expected: str) -> None:
     assert messages.classify_stream_message(data.encode()) == expected
+
+
+HUGE = 1 << 20
+
+TOO_DEEP = {
+    "arrays": "[" * HUGE + "]" * HUGE,
+    "arrays cut off": "[" * HUGE,
+    "objects": '{"a":' * HUGE + "1" + "}" * HUGE,
+    "behind strings that look like closers": '["]]",' * HUGE + "1" + "]" * HUGE,
+    "behind strings with escapes": '["\\\\\\"]",' * HUGE + "1" + "]" * HUGE,
+    "behind much that is flat": "[" + "[]," * HUGE + "[" * HUGE + "]" * HUGE + "]",
+}
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Processor time, which others on the machine do not add to."""
+    began = time.thread_time()
+    work()
+    return time.thread_time() - began
+
+
+@pytest.mark.parametrize("value", TOO_DEEP.values(), ids=TOO_DEEP)
+def test_an_answer_nested_too_deep_is_refused_at_once_and_not_asked_for_again(value: str) -> None:
+    data = envelope(result=f'{{"a":{value}}}').encode()
+    errors: list[MalformedAnswerError] = []
+
+    def refused() -> None:
+        with pytest.raises(MalformedAnswerError) as caught:
+            judge(data)
+        errors.append(caught.value)
+
+    assert seconds(refused) < 0.5
+    assert errors[0].fault == "too_deep"
+    assert errors[0].fault in messages.FAULTS
+    assert errors[0].delivery is Delivery.UNKNOWN
+    assert not errors[0].retryable
+    assert seconds(lambda: messages.classify_stream_message(data)) < 0.5
+    assert messages.classify_stream_message(data) == "answer"
+    assert not messages.is_error(data)
+    assert messages.batch(b"[" + data + b"]") == [b"[" + data + b"]"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "[" + "[]," * HUGE + '"\\ud800"]',
+        "[" + "[]," * HUGE + "oops]",
+        '"' + "\\n" * HUGE + '\x01"',
+        '"' + "\\ud800" * HUGE + '"',
+        "[" + '{"a":[{"b":"]"}]},' * (HUGE // 4) + "1]",
+        "[" + '"[","\\"",' * HUGE + "1]",
+    ],
+)
+def test_no_answer_whatever_takes_long_to_judge(value: str) -> None:
+    data = envelope(result=f'{{"a":{value}}}').encode()
+
+    def judged() -> None:
+        with contextlib.suppress(MalformedAnswerError):
+            judge(data)
+
+    assert seconds(judged) < 0.6
+
+
+def test_an_answer_with_very_many_members_is_refused_without_reading_them_all() -> None:
+    data = (envelope(result="{}")[:-1] + ',"a":0' * HUGE + "}").encode()
+    tracemalloc.start()
+    try:
+        with pytest.raises(MalformedAnswerError) as caught:
+            judge(data)
+        assert messages.classify_stream_message(data) == "answer"
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert caught.value.fault == "too_wide"
+    assert not caught.value.retryable
+    assert peak < 3 * len(data)
+
+
+def test_an_answer_may_have_some_members_that_nobody_knows() -> None:
+    more = {f"x{number}": "1" for number in range(messages.MAX_MEMBERS - 3)}
+    assert judge(envelope(result="{}", **more)) == b"{}"
+    assert fault(envelope(result="{}", **more, y="1")) == "too_wide"
+
+
+def test_a_batch_of_too_many_messages_is_not_taken_apart() -> None:
+    message = envelope(result="{}").encode()
+    several = b"[" + b",".join([message] * messages.MAX_BATCH) + b"]"
+    assert messages.batch(several) == [message] * messages.MAX_BATCH
+    one_more = several[:-1] + b"," + message + b"]"
+    assert messages.batch(one_more) == [one_more]
+    assert fault(one_more) == "not_an_object"

@@ -25,6 +25,11 @@ from openwop_mcp.errors import AuthorizationError
 __all__ = ("OAuthAuthorizer", "store_key")
 
 
+LANDING = 3.0
+"""Seconds that a request for a token is waited for at the end: its answer may hold the only refresh token that is still
+good. Authorization servers answer in less, and a worker has ten seconds to go."""
+
+
 class OAuthAuthorizer:
     """An ``Authorizer`` by OAuth (MCP 2026-07-28, authorization).
 
@@ -34,7 +39,7 @@ class OAuthAuthorizer:
         oauth: The settings.
         environ: Where their secrets are.
         fetch: Sends requests, within the server's limits and network.
-        store: Where grants of persons are kept.
+        store: Where grants of persons are kept, and whom a machine's credential belongs to.
         on_secret: Is told every token and secret before it is used, so that none gets into an error.
         visit: Sends a person to log in; None where nobody is there, as in a worker.
         redirect_uri: Where they come back to; needed with ``visit``.
@@ -69,11 +74,11 @@ class OAuthAuthorizer:
             guess=guess and by_person and oauth.client_secret is None,
         )
         self._source: Machine | Person
+        key = store_key(server_id, url, oauth)
         if by_person:
-            key = store_key(server_id, url, oauth)
             self._source = Person(key, oauth, secrets, discovery, fetch, store, clock, visit, redirect_uri)
         else:
-            self._source = Machine(oauth, secrets, discovery, fetch, clock)
+            self._source = Machine(key, oauth, secrets, discovery, fetch, store, clock)
         self._held: Held | None = None
         self._handed = 0
         self._identity: tuple[str, ...] | None = None
@@ -119,10 +124,12 @@ class OAuthAuthorizer:
         return await self._source.login(demand)
 
     async def close(self) -> None:
-        """Give up what is under way."""
-        if self._flight is not None:
-            self._flight.cancel()
-            await asyncio.wait({self._flight})
+        """Give up what is under way, unless it ends soon."""
+        flight = self._flight
+        if flight is not None:
+            await asyncio.wait({flight}, timeout=LANDING)
+            flight.cancel()
+            await asyncio.wait({flight})
 
     async def _refused(self, status: int, challenges: Sequence[str], sent: str | None) -> bool:
         fresh = self._held is not None and self._held.new and self._handed <= 1

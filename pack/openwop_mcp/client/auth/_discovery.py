@@ -138,11 +138,21 @@ class Discovery:
         return self._pin if self._pin in issuers and self._pin is not None else issuers[0]
 
     def _keep(self, issuer: str) -> None:
-        if self._bound and self._issuer is None and self._pin not in {None, issuer}:
+        if self._bound and self._issuer is None and self._pin is not None:
+            self.hold(self._pin, issuer)
+        self._pin = issuer
+
+    @staticmethod
+    def hold(pinned: str, issuer: str) -> None:
+        """Hold a credential to the issuer that it belongs to.
+
+        Raises:
+            AuthorizationError: This is another one; cause ``issuer_mismatch``.
+        """
+        if pinned != issuer:
             raise AuthorizationError(
-                f"the server's authorization server was {shown(self._pin)} and is now {shown(issuer)}: the"
+                f"the server's authorization server was {shown(pinned)} and is now {shown(issuer)}: the"
                 " credential in the settings belongs to the former and is not shown to another; if the change is right,"
                 ' get one there and write issuer = "..." beside it',
                 cause="issuer_mismatch",
             )
-        self._pin = issuer

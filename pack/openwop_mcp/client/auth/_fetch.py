@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 from openwop_mcp import jsontext
 from openwop_mcp.effects.delivery import Delivery
 from openwop_mcp.errors import AuthorizationError, EgressDeniedError, McpError
-from openwop_mcp.protocol.messages import excerpt
+from openwop_mcp.protocol.messages import MAX_DEPTH, excerpt
 
-__all__ = ("CAUSES", "Fetch", "Fetched", "document", "fetched", "json_object", "shown", "usable")
+__all__ = ("CAUSES", "Fetch", "Fetched", "document", "fetched", "json_object", "shown", "site", "usable")
 
 CAUSES: Final[Mapping[str, str]] = {
     "login_required": "a person has to log in",
@@ -87,6 +87,12 @@ def usable(url: object, what: str) -> str:
     )
 
 
+def site(url: str) -> str:
+    """Scheme, host and port of a URL, for a message: a path may be secret, and so may what stands before the host."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+
 def _loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -114,14 +120,14 @@ async def fetched(
         raise
     except McpError as error:
         raise AuthorizationError(
-            f"no answer to {method} {shown(url.partition('?')[0])}, which is needed for a token: {error.message}",
+            f"no answer to {method} at {shown(site(url))}, which is needed for a token: {error.message}",
             cause="unreachable",
             retryable=error.retryable,
             delivery=Delivery.NOT_SENT,
         ) from error
     if answer.status >= FIRST_SERVER_ERROR or answer.status == TOO_MANY_REQUESTS:
         raise AuthorizationError(
-            f"{method} {shown(url.partition('?')[0])}, which is needed for a token, was answered with status"
+            f"{method} at {shown(site(url))}, which is needed for a token, was answered with status"
             f" {answer.status}: try again later",
             cause="unreachable",
             retryable=True,
@@ -141,8 +147,9 @@ async def document(fetch: Fetch, url: str) -> dict[str, Any] | None:
 
 def json_object(body: bytes) -> dict[str, Any] | None:
     """The object that a body holds; None if it holds anything else, such as a page for people."""
+    if jsontext.nests(body, MAX_DEPTH):
+        return None
     try:
-        jsontext.check(body)
         value = jsontext.decode(body)
     except ValueError:
         return None

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from openwop_mcp.client.auth._fetch import Fetch, document, shown, usable
+from openwop_mcp.client.auth._fetch import Fetch, document, shown, site, usable
 from openwop_mcp.client.auth._scopes import Scopes, listed
 from openwop_mcp.errors import AuthorizationError
 
@@ -94,11 +94,21 @@ def covers(identifier: str, url: str) -> bool:
         ours, theirs = urlsplit(canonical(url)), urlsplit(canonical(identifier))
     except ValueError:
         return False
-    if "#" in identifier or (theirs.scheme, theirs.netloc) != (ours.scheme, ours.netloc):
+    if "#" in identifier or "@" in urlsplit(identifier).netloc:
+        return False
+    if (theirs.scheme, theirs.netloc) != (ours.scheme, ours.netloc):
         return False
     if theirs.query:
         return (theirs.path, theirs.query) == (ours.path, ours.query)
     return f"{ours.path}/".startswith(f"{theirs.path}/")
+
+
+def _meant(identifier: object, url: str) -> str:
+    """Whose metadata it is, for a message: origins alone, as paths may be secret."""
+    theirs, ours = (site(one) if isinstance(one, str) else None for one in (identifier, url))
+    if theirs == ours:
+        return f"for something else at {shown(ours)} than this server"
+    return f"for {shown(theirs)}, not for {shown(ours)}"
 
 
 def resource_urls(url: str) -> list[str]:
@@ -130,8 +140,8 @@ async def resource(fetch: Fetch, url: str, named: str | None = None) -> Resource
         identifier = found.get("resource")
         if not isinstance(identifier, str) or not covers(identifier, url):
             raise AuthorizationError(
-                f"the resource metadata at {shown(place)} is for {shown(identifier)}, not for {shown(url)}: a token got"
-                " with it would be another server's; check the server's url in the settings",
+                f"the resource metadata at {shown(site(place))} is {_meant(identifier, url)}: a token got with it would"
+                " be another server's; check the server's url in the settings",
                 cause="resource_mismatch",
             )
         return Resource(identifier, _texts(found, "authorization_servers") or (), listed(found.get("scopes_supported")))
@@ -181,13 +191,13 @@ async def legacy_authority(fetch: Fetch, url: str) -> Authority | None:
     Raises:
         AuthorizationError: It is another issuer's, or it cannot be had now.
     """
-    origin = _origin(usable(url, "the server's URL"))
+    origin = usable(_origin(url), "the server's URL")
     return await _authority(fetch, (origin, f"{origin}/"))
 
 
 def default_authority(url: str) -> Authority:
     """What MCP 2025-03-26 assumes of a server without any metadata."""
-    origin = _origin(usable(url, "the server's URL"))
+    origin = usable(_origin(url), "the server's URL")
     return Authority(
         issuer=origin,
         token_endpoint=f"{origin}/token",

@@ -1,6 +1,7 @@
-"""Keeps what a login obtained, for every worker of this machine: one file a server, which only its owner can read.
+"""Keeps what a login obtained, and whom a machine's credential belongs to, for every worker of this machine.
 
-Owns files, their modes and their locks. Knows no protocol: what a grant is worth is decided elsewhere.
+Owns files, one a server, which only its owner can read, and their locks. Knows no protocol: what a grant is worth is
+decided elsewhere.
 """
 
 from __future__ import annotations
@@ -116,12 +117,14 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
         grant: The tokens of the last login.
         registrations: By issuer.
         wanted: Scopes that the server asked for since, which the next login should ask for too.
+        issuer: Whom a machine's credential was first shown to; it belongs to no other.
     """
 
     key: StoreKey
     grant: Grant | None = None
     registrations: dict[str, Registration] = {}
     wanted: tuple[str, ...] = ()
+    issuer: str | None = None
 
 
 class TokenStore:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import re
 from collections.abc import Collection, Mapping
 from typing import Final, Literal, NamedTuple
 
 from openwop_mcp import jsontext
 from openwop_mcp.client.stdio._lines import HEAD_BYTES, TAIL_BYTES
+from openwop_mcp.protocol import messages
 
-__all__ = ("Match", "matches", "response_id")
+__all__ = ("Match", "matches", "pieces", "response_id")
 
 PROGRESS: Final = "notifications/progress"
 CANCELLED: Final = "notifications/cancelled"
@@ -50,6 +53,20 @@ class Match(NamedTuple):
     request_id: int | None = None
 
 
+def pieces(line: bytes) -> list[bytes]:
+    """The objects of a line that has several and nothing else; otherwise the line.
+
+    Programs whose threads print without a lock write two messages and then the ends of two lines.
+    """
+    if b"}{" not in line or jsontext.nests(line, messages.MAX_DEPTH):
+        return [line]
+    try:
+        jsontext.check(line)
+    except jsontext.JsonTextError:
+        return _unglued(line) or [line]
+    return [line]
+
+
 def matches(line: bytes, in_flight: Collection[int], sent: range) -> list[Match]:
     """Tell what a line holds: one message, several in an array, or noise.
 
@@ -59,17 +76,33 @@ def matches(line: bytes, in_flight: Collection[int], sent: range) -> list[Match]
         sent: Covers the ids of all requests that were ever sent.
     """
     try:
-        return [_message(line, dict(jsontext.members(line)), in_flight, sent)]
+        return [_message(line, dict(messages.members(line)), in_flight, sent)]
     except jsontext.JsonTextError:
         pass
-    try:
-        parts = [(part, dict(jsontext.members(part))) for part in jsontext.elements(line)]
-    except jsontext.JsonTextError:
-        parts = []
-    if parts:
-        return [_message(part, found, in_flight, sent) for part, found in parts]
+    parts = messages.batch(line)
+    if len(parts) > 1 or parts[0] is not line:
+        with contextlib.suppress(jsontext.JsonTextError):
+            return [_message(part, dict(messages.members(part)), in_flight, sent) for part in parts]
     number = response_id(line[:HEAD_BYTES], line[-TAIL_BYTES:])
     return [Match("answer", line, number) if number is not None and number in in_flight else Match("noise", line)]
+
+
+def _unglued(line: bytes) -> list[bytes]:
+    """Each object; none if anything else is among them, or if they are nested too deeply for the scanner."""
+    found: list[bytes] = []
+    scan = json.JSONDecoder().raw_decode
+    try:
+        text = line.decode().strip()
+        start = 0
+        while start < len(text):
+            value, end = scan(text, start)
+            if not isinstance(value, dict):
+                return []
+            found.append(text[start:end].encode())
+            start = end
+    except (ValueError, RecursionError):
+        return []
+    return found
 
 
 def response_id(head: bytes, tail: bytes) -> int | None:

@@ -17,11 +17,14 @@ from openwop_mcp.client._wire import StaleTermsError
 __all__ = ("INHERITED", "LAST_WORDS", "PATIENCE", "Process", "environment")
 
 INHERITED: Final = re.compile(
-    "PATH|HOME|USER|LOGNAME|SHELL|TERM|LANG|LANGUAGE|TZ|TZDIR|TMPDIR|TEMP|TMP|LC_.*|XDG_.*"
+    "PATH|HOME|USER|LOGNAME|SHELL|TERM|LANG|LANGUAGE|TZ|TZDIR|TMPDIR|TEMP|TMP"
+    "|LC_(ALL|ADDRESS|COLLATE|CTYPE|IDENTIFICATION|MEASUREMENT|MESSAGES|MONETARY|NAME|NUMERIC|PAPER|TELEPHONE|TIME)"
+    "|XDG_(CACHE|CONFIG|DATA|STATE)_HOME|XDG_(CONFIG|DATA)_DIRS|XDG_RUNTIME_DIR"
     "|SSL_CERT_FILE|SSL_CERT_DIR|NODE_EXTRA_CA_CERTS|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE"
 )
 """Variables of the worker that its servers get: where programs, files and certificates are, who runs them, language and
-time. None of them holds a secret; the address of a proxy can, so an operator who needs one gives it to the server."""
+time. Each by its whole name, since whoever names a secret may begin its name with LC_ or XDG_. None of them holds one;
+the address of a proxy can, so an operator who needs that gives it to the server."""
 
 LAST_WORDS = 0.5
 """Seconds for what is still in the pipes, and for the exit status, after the first sign that a process is ending. More

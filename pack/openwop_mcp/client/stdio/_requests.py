@@ -18,7 +18,7 @@ from openwop_mcp.client._deadline import Deadline
 from openwop_mcp.client._redact import Redactor
 from openwop_mcp.client._wire import Incoming, OnMessage, Outgoing
 from openwop_mcp.client.stdio._lines import Cut, Lines
-from openwop_mcp.client.stdio._matching import Match, matches, response_id
+from openwop_mcp.client.stdio._matching import Match, matches, pieces, response_id
 from openwop_mcp.client.stdio._process import Process
 from openwop_mcp.client.stdio._stderr import ServerLog
 from openwop_mcp.config import Timeouts
@@ -130,7 +130,8 @@ class Requests:
             if isinstance(line, Cut):
                 self._too_large(line)
             else:
-                self._take(line)
+                for piece in pieces(line):
+                    self._take(piece)
 
     def _take(self, line: bytes) -> None:
         if not line or line.isspace():

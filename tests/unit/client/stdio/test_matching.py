@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openwop_mcp.client.stdio._matching import Match, matches, response_id
+from openwop_mcp.client.stdio._matching import Match, matches, pieces, response_id
 
 SENT = range(3, 10)
 META = {"io.modelcontextprotocol/subscriptionId": 5}
@@ -109,3 +109,16 @@ def test_any_line_is_something(line: bytes, in_flight: set[int]) -> None:
 )
 def test_a_response_that_cannot_be_read_is_known_by_its_ends(text: bytes, number: int | None) -> None:
     assert response_id(text, text) == number
+
+
+def test_messages_that_stand_on_one_line_are_taken_apart() -> None:
+    log, answer = note("notifications/message", data="}{").encode(), b'{"jsonrpc":"2.0","id":5,"result":{"a":1.10}}'
+    assert pieces(log + answer) == [log, answer]
+    assert pieces(b" %b%b%b\r" % (answer, log, answer)) == [answer, log, answer]
+
+
+@pytest.mark.parametrize(
+    "line", [b'{"a":"}{"}', b"{}{", b"{}{}]", b"{}{}1", b"}{", b'{"a":"\xff"}{}', b"{}" + b'{"a":' * 10**5 + b"}{"]
+)
+def test_what_is_not_objects_alone_stays_a_line(line: bytes) -> None:
+    assert pieces(line) == [line]
