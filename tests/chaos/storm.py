@@ -409,6 +409,8 @@ async def _http(storm: Storm, seed: str, *, modern: int, legacy: int) -> None:
 
 async def _stdio(storm: Storm, seed: str) -> None:
     process = psutil.Process()
+    # The caller may have processes of its own, which are none of ours.
+    before = set(process.children())
     with tempfile.TemporaryDirectory() as folder:
         book = _book(folder)
         async with Watch(storm)():
@@ -424,8 +426,8 @@ async def _stdio(storm: Storm, seed: str) -> None:
             for client in clients:
                 await client.close()
             storm.violations += await held.again()
-        if not await _becomes(lambda: not process.children(), RESTING):
-            storm.wrong(f"processes are left: {process.children()}")
+        if not await _becomes(lambda: set(process.children()) <= before, RESTING):
+            storm.wrong(f"processes are left: {set(process.children()) - before}")
         judge(storm, caller.ends, _read(book))
 
 

@@ -351,7 +351,7 @@ def test_what_was_written_in_the_wrong_place_is_not_repeated() -> None:
 
 
 def test_text_that_is_not_json_is_refused() -> None:
-    assert faults(b"{") == ("flow.json: not JSON: malformed or cut off (byte 0)",)
+    assert faults(b"{") == ("flow.json: not JSON: malformed or cut off (byte 1)",)
     assert faults(b"[]")[0].startswith("flow.json: the definition: ")
 
 
