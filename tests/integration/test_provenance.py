@@ -18,7 +18,7 @@ from temporalio.worker import Replayer, Worker
 
 from tests.support.author_flows import Author, Call, Calls, Told
 from tests.support.fake_server import FakeServer, Handler, Reply, modern
-from tests.support.graphs import node, workflow
+from tests.support.graphs import edge, node, workflow
 from tests.support.pack import (
     SERVER,
     Pack,
@@ -185,7 +185,7 @@ async def test_a_run_schedules_the_same_whether_or_not_its_worker_remembers(clie
     def listing(name: str) -> dict[str, Any]:
         return node(name, "community.mcp.list-tools", config={"serverId": SERVER})
 
-    flow = workflow([listing("a"), listing("b")])
+    flow = workflow([listing("a"), listing("b")], [edge("a", "b")])
     ids: list[list[str]] = []
     logs: list[list[str]] = []
     async with at(client, _kept()) as here:

@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from openwop_mcp import jsontext, schemas
+from openwop_mcp import jsontext
 from openwop_mcp.client._cache import Asker, ResultCache
 from openwop_mcp.client._conversation import DEFAULT, CallOptions, Conversation, Exchange, Members, OnInput
 from openwop_mcp.client._notices import Notice
@@ -27,6 +27,9 @@ from openwop_mcp.config import Timeouts
 from openwop_mcp.effects.delivery import Delivery
 from openwop_mcp.errors import InvalidRequestError, McpError, NotCallableError, RpcError
 from openwop_mcp.protocol import messages, params, revisions
+
+if TYPE_CHECKING:
+    from openwop_mcp import schemas
 
 __all__ = ("McpClient",)
 
@@ -302,6 +305,9 @@ def _mirror(tool: KnownTool, arguments: bytes | None) -> list[tuple[str, str]]:
 
 async def _check(schema: bytes, instance: bytes) -> schemas.Verdict:
     """Check, beside the event loop where it takes long."""
+    # Here, since a worker that lists no tools has nothing to check by, and need not pay for the library.
+    from openwop_mcp import schemas  # noqa: PLC0415
+
     verdict = schemas.check_at_once(schema, instance)
     if verdict is not None:
         return verdict

@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import httpx
 
@@ -20,10 +20,12 @@ from openwop_mcp.client._http import HttpWire
 from openwop_mcp.client._pool import HttpPool, Reach
 from openwop_mcp.client._redact import Redactor
 from openwop_mcp.client._wire import SizeLimits, Wire
-from openwop_mcp.client.auth import Login, OAuthAuthorizer, TokenStore, Visit, login
 from openwop_mcp.client.stdio import StdioWire
 from openwop_mcp.config import Server, Settings
 from openwop_mcp.errors import InvalidRequestError, McpError
+
+if TYPE_CHECKING:
+    from openwop_mcp.client.auth import Login, OAuthAuthorizer, Visit
 
 __all__ = ("Clients", "log_in")
 
@@ -63,7 +65,6 @@ class Clients:
         self._on_input = on_input
         self._visit = visit
         self._redirect_uri = redirect_uri
-        self._store = TokenStore.default(environ)
         self._pool = HttpPool()
         self._clients: dict[str, McpClient] = {}
         self._users = 0
@@ -131,13 +132,16 @@ class Clients:
     def _authorizer(self, server_id: str, server: Server, url: str, redactor: Redactor) -> OAuthAuthorizer | None:
         if server.credential is None or server.credential.oauth is None:
             return None
+        # Here, since what it takes to sign costs a worker 18 MB, and few servers want it.
+        from openwop_mcp.client.auth import OAuthAuthorizer, TokenStore  # noqa: PLC0415
+
         return OAuthAuthorizer(
             server_id=server_id,
             url=url,
             oauth=server.credential.oauth,
             environ=self._environ,
             fetch=self._pool.fetcher(server.network),
-            store=self._store,
+            store=TokenStore.default(self._environ),
             on_secret=redactor.add,
             visit=self._visit,
             guess=server.minimum_revision <= GUESSED,
@@ -162,6 +166,8 @@ async def log_in(
         AuthorizationError: There is no token.
         EgressDeniedError: The settings do not allow to go where it would be had.
     """
+    from openwop_mcp.client.auth import TokenStore, login  # noqa: PLC0415 - for the same reason
+
     oauth = server.credential.oauth if server.credential is not None else None
     if oauth is None or server.url is None:
         raise InvalidRequestError(

@@ -12,9 +12,9 @@ import itertools
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from openwop_mcp import jsontext, schemas
+from openwop_mcp import jsontext
 from openwop_mcp.client import _notices as notices
 from openwop_mcp.client._negotiation import Negotiator
 from openwop_mcp.client._redact import Redactor
@@ -33,6 +33,9 @@ from openwop_mcp.errors import (
     TimeLimitError,
 )
 from openwop_mcp.protocol import eras, messages, mrtr, revisions
+
+if TYPE_CHECKING:
+    from openwop_mcp import schemas
 
 __all__ = ("DEFAULT", "CallOptions", "Conversation", "Exchange", "Members", "OnInput")
 
