@@ -201,7 +201,8 @@ class Negotiator:
                 # It does not know the handshake either: perhaps it is of the other era by now.
                 return await self._found_out(terms.generation, None)
 
-        while self._known is None or self._known.terms == terms:
+        # By identity: a server may open a session anew under the name that it had.
+        while self._known is None or self._known.terms is terms:
             await self._landed(renewal)
         return self._known.terms
 
@@ -346,7 +347,7 @@ class Negotiator:
     def _remember(self, terms: Terms) -> None:
         replaced = self._known.terms if self._known is not None else None
         self._known = _Known(terms, self._clock() + REMEMBERED)
-        if replaced is not None and replaced != terms and replaced.session_id is not None:
+        if replaced is not None and replaced.session_id not in {None, terms.session_id}:
             self._leave(replaced)
 
     async def close(self) -> None:

@@ -79,6 +79,26 @@ async def test_a_session_is_replaced_once_for_a_call_and_the_one_before_is_ended
     assert not old.live
 
 
+@pytest.mark.parametrize("session", [None, "the-only-one"])
+async def test_terms_that_are_agreed_on_anew_word_for_word_are_no_circle(session: str | None) -> None:
+    old = LegacyServer(sessions=False)
+    old.results["tools/call"] = lambda request: error_reply(request, -32020, "a header is missing", status=400)
+
+    async def handler(request: Request) -> Reply | None:
+        reply = await old(request)
+        if reply is not None and session is not None and request.body and request.json.get("method") == "initialize":
+            return Reply(headers=[*reply.headers, ("Mcp-Session-Id", session)], chunks=reply.chunks)
+        return reply
+
+    async with connected(handler, options=OLDEST) as (client, server):
+        with pytest.raises(RpcError):
+            async with asyncio.timeout(5):
+                await client.call_tool("t", ARGUMENTS)
+        assert [request.method for request in server.requests].count("DELETE") == 0
+    assert old.seen.count("tools/call") == 2
+    assert old.opened == 2
+
+
 @pytest.mark.parametrize("capabilities", ["null", "[]", '"x"', "1"])
 async def test_capabilities_that_are_none_are_no_capabilities(capabilities: str) -> None:
     async with connected(LegacyServer(capabilities=capabilities), options=OLDEST) as (client, _):
