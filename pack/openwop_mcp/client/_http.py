@@ -100,6 +100,7 @@ class HttpWire:
         self._aside: set[asyncio.Task[None]] = set()
         self.on_unmatched: OnMessage | None = None
         self._standing: StandingStream | None = None
+        self._stands_for: Terms | None = None
 
     @property
     def http(self) -> bool:
@@ -150,11 +151,12 @@ class HttpWire:
         if self._standing is not None:
             # That of a session that has ended.
             self._standing.leave()
-        self._standing = StandingStream(get, hear, self._sizes)
+        self._standing, self._stands_for = StandingStream(get, hear, self._sizes), terms
 
     async def end(self, terms: Terms) -> None:
         """End a session; see ``Wire``."""
-        await self._leave()
+        if self._stands_for is terms:
+            await self._leave()
         if terms.session_id is not None:
             await self._beside("DELETE", b"", terms)
 
@@ -167,7 +169,7 @@ class HttpWire:
             await self._authorizer.close()
 
     async def _leave(self) -> None:
-        standing, self._standing = self._standing, None
+        standing, self._standing, self._stands_for = self._standing, None, None
         if standing is not None:
             await standing.close()
 

@@ -151,7 +151,9 @@ class HttpPool:
                 if there is None:
                     break
                 await response.aclose()
-                deadline.elsewhere()
+                if method != "GET":
+                    # A GET may take up a request that was sent before it, which no redirect undoes.
+                    deadline.elsewhere()
                 response = await transport.handle_async_request(_request(method, there, headers, body))
         except UnicodeError as error:
             raise _no_host() from error

@@ -571,3 +571,31 @@ async def test_a_server_without_such_a_stream_is_none_the_worse_for_it() -> None
             await client.list_tools()
         assert [request.method for request in server.requests].count("GET") <= 1
     assert old.ended == ["session-1"]
+
+
+async def test_a_redirect_of_a_stream_that_is_taken_up_does_not_undo_what_was_sent() -> None:
+    def again(request: Request) -> Reply | None:
+        return Reply(status=307, headers=[("Location", "/moved")]) if request.path == "/mcp" else None
+
+    cut = stream_reply(b"id: 1\nretry: 1\ndata:\n\n")
+    old = LegacyServer(results={"tools/call": lambda _: cut, "GET": again})
+    async with connected(old, options=OLDEST, idle=0.2) as (client, _):
+        with pytest.raises(McpError) as caught:
+            await client.call_tool("t", ARGUMENTS)
+    assert caught.value.delivery is Delivery.UNKNOWN
+
+
+async def test_to_end_a_session_leaves_the_stream_of_the_next_one_open() -> None:
+    async def answer(_: str, __: bytes) -> bytes:
+        return b"{}"
+
+    old = LegacyServer(results={"GET": lambda _: stream_reply(b"id: 1\ndata:\n\n", stall="body")})
+    old.results["tools/call"] = lambda request: error_reply(request, -32000, "no session for you", status=400)
+    async with connected(old, options={**OLDEST, "on_input": answer}) as (client, _):
+        with pytest.raises(RpcError):
+            await client.call_tool("t", ARGUMENTS)
+        async with asyncio.timeout(5):
+            while not old.ended:
+                await client.list_tools()
+        assert client._wire._standing is not None
+        assert not client._wire._standing._task.done()
