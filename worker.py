@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import json
 import logging
 import os
@@ -29,13 +30,15 @@ from rich.console import Console
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
+from temporalio.converter import DataConverter
 from temporalio.exceptions import ApplicationError
 from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
 from temporalio.service import RPCError, RPCStatusCode, TLSConfig
 from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
 
-from openwop_mcp import jsontext, terminal
-from openwop_mcp.calls import MAX_CALL_BYTES
+from openwop_mcp import jsontext, storage, terminal
+from openwop_mcp.calls import MAX_DEPTH, MAX_KEY
+from openwop_mcp.ceilings import INLINE_BYTES, MAX_CALL_BYTES
 from openwop_mcp.config import DEFAULT_FILE, TOOLS_COMMANDS, Server, Settings, SettingsError, load
 from openwop_mcp.embedded import EmbeddedTemporalError, embedded_temporal
 from openwop_mcp.errors import McpError, RpcError, UnknownServerError
@@ -44,21 +47,30 @@ from openwop_mcp.nodes import REGISTRY
 from openwop_mcp.runs import negotiation
 from openwop_mcp.runs.definition import Definition, DefinitionError, parse
 from openwop_mcp.runs.events import RunEvent
+from openwop_mcp.runs.interrupts import OpenInterrupt, Resolution, encode_open
 from openwop_mcp.runs.projection import ProjectionError
 from openwop_mcp.runs.records import CallRecord, MadeCall
 from openwop_mcp.runs.single import single_call
 from openwop_mcp.runs.start import Options, Owner, RunStart
+from openwop_mcp.storage import LostValueError, StorageError, data_converter, values_of
 from openwop_mcp.verbatim import Verbatim
-from workflows import RunWorkflow
+from workflows import EffectWorkflow, RunWorkflow
 from workflows.client import (
+    InterruptRefusedError,
     RecordedRun,
     RunExpiredError,
     RunNotFoundError,
     UnderWay,
+    effect_ledger,
+    histories,
     mint_run_id,
+    open_interrupts,
     read_run,
+    resolve_interrupt,
     start_run,
     under_way,
+    waiting_runs,
+    waits_for_answers,
 )
 from workflows.definitions import DefinitionNotFoundError, find_definition
 from workflows.replay import HistoryFileError, ReplayVerdict, WorkflowClassError, export, replay
@@ -75,6 +87,12 @@ FIXTURES = Path(__file__).parent / "examples" / "fixtures"
 PATIENCE = 10.0
 """Seconds that a command waits for a worker to take its run before it says that there is none."""
 
+THIS_MACHINE = frozenset({"127.0.0.1", "localhost", "[::1]"})
+"""Hosts of a Temporal whose workers are all here."""
+
+RETENTION = timedelta(days=14)
+"""How long effects are to be remembered at least, which they are as long as the namespace keeps closed workflows."""
+
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 WATCH = 1.0
@@ -90,7 +108,9 @@ app = typer.Typer(
 tools = typer.Typer(no_args_is_help=True, help="The tools that servers offer.")
 runs = typer.Typer(no_args_is_help=True, help="Start runs and read what is recorded of them.")
 app.add_typer(tools, name="tools")
+interrupts = typer.Typer(no_args_is_help=True, help="Questions that runs wait with.")
 app.add_typer(runs, name="runs")
+app.add_typer(interrupts, name="interrupts")
 
 Config = Annotated[str | None, typer.Option("--config", metavar="FILE", help="Settings; default openwop-mcp.toml.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value, also on failure.")]
@@ -135,7 +155,10 @@ async def connect(settings: Settings) -> Client:
     temporal = settings.temporal
     try:
         client = await Client.connect(
-            temporal.address, namespace=temporal.namespace, tls=TLSConfig() if temporal.tls else False
+            temporal.address,
+            namespace=temporal.namespace,
+            tls=TLSConfig() if temporal.tls else False,
+            data_converter=data_converter(settings),
         )
     except (RuntimeError, RPCError):
         # Temporal's core tells a server without TLS and no server at all in the same words.
@@ -159,11 +182,45 @@ async def connect(settings: Settings) -> Client:
     return client
 
 
+async def check_retention(client: Client) -> None:
+    """Warn where effects are forgotten too soon; where the namespace cannot be described, nobody can say so."""
+    try:
+        answer = await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=client.namespace))
+    except RPCError:
+        return
+    kept = answer.config.workflow_execution_retention_ttl.ToTimedelta()
+    if kept < RETENTION:
+        logging.getLogger(__name__).warning(
+            "the namespace '%s' keeps closed workflows for %g h: an idempotency key that is older is forgotten, and its"
+            " effect could be repeated. Keep them for 14 days at least: temporal operator namespace update --retention"
+            " %.0fh -n %s",
+            client.namespace,
+            kept / timedelta(hours=1),
+            RETENTION / timedelta(hours=1),
+            shlex.quote(client.namespace),
+        )
+
+
+async def check_storage(client: Client, settings: Settings) -> None:
+    """See whether large results can be kept, and warn where other machines would not find them.
+
+    Raises:
+        StorageError: They cannot: it would be noticed by a call that had acted.
+    """
+    await storage.check_storage(client.data_converter)
+    host = settings.temporal.address.rpartition(":")[0]
+    if settings.storage.driver == "folder" and settings.storage.folder is None and host not in THIS_MACHINE:
+        logging.getLogger(__name__).warning(
+            "large values are kept in a folder of this machine, where workers on other machines do not find them: set"
+            " storage.folder to one that all of them see, or storage.driver"
+        )
+
+
 @contextlib.asynccontextmanager
 async def running_worker(client: Client, settings: Settings, workflows: Sequence[type] = ()) -> AsyncIterator[Worker]:
     """A worker of the pack, polling; it ends with the context, calls under way first."""
     # Here, since the commands that only talk to Temporal start in half the time without an HTTP client.
-    from activities import EAGER_CALLS, Calls, listen_activities, mcp_activities, node_activities
+    from activities import EAGER_CALLS, Calls, effect_worker, listen_activities, mcp_activities, node_activities
 
     # What local servers write to standard error, which is bounded, is where they say what is wrong with them. A command
     # that asks one directly would drown its answer in it, and an error repeats the last of it anyway.
@@ -182,8 +239,13 @@ async def running_worker(client: Client, settings: Settings, workflows: Sequence
             sticky_queue_schedule_to_start_timeout=timedelta(seconds=own.sticky_timeout),
             graceful_shutdown_timeout=timedelta(seconds=own.shutdown_grace),
         )
-        async with worker:
-            yield worker
+        effects = effect_worker(client, calls, settings, own.task_queue, EffectWorkflow)
+        async with effects, worker:
+            try:
+                yield worker
+            finally:
+                # At once: one after the other they would take twice the grace.
+                await asyncio.gather(worker.shutdown(), effects.shutdown())
 
 
 async def until_stopped(serve: Coroutine[Any, Any, None]) -> None:
@@ -238,6 +300,8 @@ def run_command(config: Config = None) -> None:
 
     async def serve() -> None:
         client = await connect(settings)
+        await check_retention(client)
+        await check_storage(client, settings)
         async with running_worker(client, settings):
             ready(temporal=settings.temporal.address, taskQueue=settings.worker.task_queue)
             await asyncio.Event().wait()
@@ -253,13 +317,15 @@ def dev_command(
     db: Annotated[Path | None, typer.Option(help="Keep Temporal's data in this file; default in memory.")] = None,
 ) -> None:
     """Run an embedded Temporal, its UI and a worker in one go, until SIGINT or SIGTERM."""
-    settings = serving_settings(config)
+    own = serving_settings(config)
 
     async def serve() -> None:
         async with embedded_temporal(
-            executable=settings.temporal.executable, port=port, ui=True, ui_port=ui_port, db=db
+            executable=own.temporal.executable, port=port, ui=True, ui_port=ui_port, db=db
         ) as temporal:
-            client = await connect(at(settings, temporal.address))
+            settings = at(own, temporal.address)
+            client = await connect(settings)
+            await check_storage(client, settings)
             async with running_worker(client, settings):
                 ready(temporal=temporal.address, ui=temporal.ui or "", taskQueue=settings.worker.task_queue)
                 await ended(temporal.process)
@@ -294,13 +360,16 @@ def call_command(
     settings = settings_of(config, secrets=False)
     for value, hint in ((server, "SERVER"), (tool, "TOOL"), (key or "", "--key")):
         unicode_argument(value, hint)
-    text = single_call(server, tool, None if args is None else object_argument(args, "--args"), key)
+    if key is not None and not 0 < len(key) <= MAX_KEY:
+        raise typer.BadParameter(f"write 1 to {MAX_KEY} characters", param_hint="'--key'")
+    given = None if args is None else object_argument(args, "--args", settings)
+    text, inputs = single_call(server, tool, given, key)
     definition = parse(text, source="call", node_types=REGISTRY)
 
     def started(run_id: str) -> None:
         complain(f"run {run_id}")
 
-    run = start_and_wait(settings, definition, b"{}", started, progress=True)
+    run = start_and_wait(settings, definition, inputs, started, progress=True)
     if run.status != "completed":
         error = failed(run)
         if error.code == UnknownServerError.code:
@@ -420,7 +489,7 @@ def runs_start_command(
     settings = settings_of(config, secrets=False)
     folders = [Path(folder) for folder in settings.host.workflows]
     definition = find_definition(workflow, [*folders, FIXTURES] if settings.host.fixtures else folders)
-    given = object_argument(inputs, "--inputs", beside=len(definition.raw))
+    given = object_argument(inputs, "--inputs", settings, beside=len(definition.raw))
 
     def started(run_id: str) -> None:
         if not as_json:
@@ -464,7 +533,7 @@ def runs_show_command(run: Run, config: Config = None, as_json: AsJson = False) 
     where = f", waiting for a worker on task queue '{found.task_queue}'" if found.status == "pending" else ""
     print_text(f"{run}: {found.status}{where}")
     if found.failure is not None and found.status == "failed":
-        print_text(found.failure[1])
+        print_text(f"{found.failed_node}: {found.failure[1]}" if found.failed_node else found.failure[1])
     for call in found.made:
         print_text(call_prose(call, going.get(call.activity_id)))
 
@@ -490,9 +559,17 @@ def runs_export_command(
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a run's history as JSON, as Temporal's own tools do."""
-    # A chain of continue-as-new is one export: each part is told by its own WorkflowExecutionStarted.
-    text = export(recorded_run(config, run).histories)
+    """Write a run's history as JSON, as Temporal's own tools do, and beside it the large values that it refers to."""
+    settings = settings_of(config, secrets=False)
+
+    async def main() -> str:
+        client = await connect(settings)
+        # A chain of continue-as-new is one export: each part is told by its own WorkflowExecutionStarted.
+        found = [history async for history in histories(client, run, whole=False)]
+        events = [event for history in found for event in history.events]
+        return export(found, await values_of(events, client.data_converter))
+
+    text = run_async(main())
     if out_file is None:
         print_json(text.encode())
         return
@@ -526,7 +603,7 @@ def replay_command(
 
     async def main() -> list[ReplayVerdict]:
         found = (await read_run(await connect(settings), what)).histories if is_run else load_histories(path)
-        return await replay(found, classes)
+        return await replay(found, classes, data_converter=for_replay(settings))
 
     try:
         verdicts = run_async(main())
@@ -539,6 +616,77 @@ def replay_command(
             print_text(verdict.prose())
     if not all(verdict.sound for verdict in verdicts):
         raise typer.Exit(1)
+
+
+@app.command("effects")
+def effects_command(run: Run, config: Config = None, as_json: AsJson = False) -> None:
+    """Show the ledger of a run's effects: one line for each attempt, without arguments and results."""
+    settings = settings_of(config, secrets=False)
+
+    async def main() -> list[dict[str, object]]:
+        client = await connect(settings)
+        ledger = await effect_ledger(client, await read_run(client, run), tenant=settings.worker.tenant)
+        return [attempt.facts for attempt in ledger]
+
+    rows = run_async(main())
+    if as_json:
+        print_json(jsontext.encode({"runId": run, "effects": rows}))
+        return
+    columns = ("nodeId", "attempt", "state", "at", "keying", "effectId")
+    print_table(list(columns), [[str(row[name]) for name in columns] for row in rows], columns=LEDGER_COLUMNS)
+
+
+@interrupts.command("list")
+def interrupts_list_command(
+    run: Annotated[str | None, typer.Argument(metavar="RUN", help="A run id; default all that wait.")] = None,
+    config: Config = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the questions that runs, and workflows of your own, wait with."""
+    settings = settings_of(config, secrets=False)
+
+    async def main() -> list[OpenInterrupt]:
+        client = await connect(settings)
+        waiting = [run] if run is not None else [one async for one in waiting_runs(client)]
+        found = [await open_interrupts(client, await read_run(client, one)) for one in waiting]
+        return [one for several in found for one in several]
+
+    found = run_async(main())
+    if as_json:
+        print_json(encode_open(found))
+        return
+    for one in found:
+        # What is asked may quote a server or hold what was sent to it: neither may add a line of its own.
+        asked = Verbatim(jsontext.pointer(one.payload, ["data"]) or b"{}")
+        print_text(terminal.escape(f"run {one.run_id}, interrupt {one.interrupt_id} {one.node_id}".rstrip()))
+        about = asked.span("artifactData")
+        shown = [] if about is None else [about.span("idempotencyKey"), about.span("arguments")]
+        for line in (asked.get("title"), asked.get("description"), *(one and one.raw.decode() for one in shown)):
+            if line:
+                print_text(f"    {terminal.escape(str(line))}")
+
+
+@interrupts.command("answer")
+def interrupts_answer_command(
+    run: Run,
+    interrupt: Annotated[str, typer.Argument(metavar="INTERRUPT", help="Its id, as 'interrupts list' prints it.")],
+    answer: Annotated[str, typer.Argument(metavar="JSON", help="The answer, an object; @FILE reads a file.")],
+    config: Config = None,
+    as_json: AsJson = False,
+) -> None:
+    """Answer a question that a run waits with."""
+    settings = settings_of(config, secrets=False)
+    given = object_argument(answer, "JSON", settings)
+    resolution = Resolution(interrupt, given, jsontext.encode(operator(settings.worker.tenant)))
+
+    async def main() -> None:
+        await resolve_interrupt(await connect(settings), run, resolution)
+
+    run_async(main())
+    if as_json:
+        print_json(jsontext.encode({"runId": run, "interruptId": interrupt}))
+    else:
+        complain(f"answered; see 'runs show {run}'")
 
 
 # --- what the commands share ------------------------------------------------------------------------------------------
@@ -574,12 +722,13 @@ def at(settings: Settings, address: str) -> Settings:
     return settings.model_copy(update={"temporal": own})
 
 
-def object_argument(value: str, option: str, *, beside: int = 0) -> bytes:
+def object_argument(value: str, option: str, settings: Settings, *, beside: int = 0) -> bytes:
     """The JSON text of an option, or of the file that it names with ``@``: an object, byte for byte.
 
     Args:
         value: What was given.
         option: Its name, for messages.
+        settings: They say how much can be carried.
         beside: Bytes of the definition that it travels with.
     """
     if value.startswith("@"):
@@ -591,13 +740,16 @@ def object_argument(value: str, option: str, *, beside: int = 0) -> bytes:
             ) from None
     else:
         text = os.fsencode(value)
-    if len(text) + beside > MAX_CALL_BYTES:
+    ceiling = options_of(settings).call_bytes
+    if len(text) + beside > ceiling:
         together = f", with the {beside} of the definition," if beside else ""
+        carries = "Temporal carries" if settings.storage.driver == "none" else "limits.call_bytes lets pass"
         raise typer.BadParameter(
-            f"{len(text)} bytes{together} are over the {MAX_CALL_BYTES} bytes that Temporal carries",
+            f"{len(text)} bytes{together} are over the {ceiling} bytes that {carries}",
             param_hint=f"'{option}'",
         )
     try:
+        jsontext.check_depth(text, MAX_DEPTH)
         jsontext.check(text)
         sound = jsontext.kind(text) == "object"
     except jsontext.JsonTextError as error:
@@ -613,6 +765,11 @@ def unicode_argument(value: str, hint: str) -> None:
         value.encode()
     except UnicodeEncodeError:
         raise typer.BadParameter("is not valid UTF-8", param_hint=f"'{hint}'") from None
+
+
+def for_replay(settings: Settings) -> DataConverter:
+    """The converter of a worker, but without its storage: what a replay makes is not to be kept."""
+    return dataclasses.replace(data_converter(settings), external_storage=None)
 
 
 def workflow_class(name: str) -> type:
@@ -661,6 +818,17 @@ async def with_server(
         return Verbatim((await ask(clients[server_id])).result)
 
 
+def operator(tenant: str) -> dict[str, str]:
+    """Who uses the command line, as a subject."""
+    return {
+        "issuer": "urn:openwop-mcp:cli",
+        "subjectId": "operator",
+        "tenant": tenant,
+        "lane": "workload",
+        "kind": "workload",
+    }
+
+
 async def start(settings: Settings, definition: Definition, inputs: bytes, client: Client | None = None) -> str:
     """Start a run as the operator of this machine."""
     client = client or await connect(settings)
@@ -668,20 +836,19 @@ async def start(settings: Settings, definition: Definition, inputs: bytes, clien
     start = RunStart(
         run_id=mint_run_id(tenant),
         definition=definition.raw,
-        owner=Owner(
-            tenant,
-            {
-                "issuer": "urn:openwop-mcp:cli",
-                "subjectId": "operator",
-                "tenant": tenant,
-                "lane": "workload",
-                "kind": "workload",
-            },
-        ),
-        options=Options(heartbeat_timeout=settings.worker.heartbeat_timeout),
+        owner=Owner(tenant, operator(tenant)),
+        options=options_of(settings),
     )
     await start_run(client, start, definition, inputs, task_queue=settings.worker.task_queue)
     return start.run_id
+
+
+def options_of(settings: Settings) -> Options:
+    """What a run is to know of the settings."""
+    heartbeat = settings.worker.heartbeat_timeout
+    if settings.storage.driver == "none":
+        return Options(heartbeat, call_bytes=min(settings.limits.call_bytes, MAX_CALL_BYTES))
+    return Options(heartbeat, inline_bytes=INLINE_BYTES, call_bytes=settings.limits.call_bytes)
 
 
 def start_and_wait(
@@ -716,6 +883,17 @@ def start_and_wait(
         raise StartedRunError(run_id) from error
 
 
+async def tell_questions(client: Client, run_id: str, told: dict[str, str]) -> None:
+    """Tell that a run waits for a person, once for each time that it does."""
+    try:
+        waits = await waits_for_answers(client, run_id)
+    except RPCError:
+        return
+    if waits and not told.get(""):
+        complain(f"the run waits for a person's answer: see 'interrupts list {run_id}'")
+    told[""] = "asked" if waits else ""
+
+
 async def to_the_end(client: Client, run_id: str, *, progress: bool) -> RecordedRun:
     """Wait until a run has ended, and read it.
 
@@ -731,6 +909,7 @@ async def to_the_end(client: Client, run_id: str, *, progress: bool) -> Recorded
     while not (await asyncio.wait([result], timeout=WATCH))[0]:
         if progress:
             await tell_progress(client, run_id, told)
+        await tell_questions(client, run_id, told)
         if not taken and time.monotonic() >= patient_until:
             await give_up_unless_taken(handle)
             taken = True
@@ -853,6 +1032,9 @@ def call_facts(call: MadeCall, now: UnderWay | None) -> dict[str, object]:
 
 # --- what people see --------------------------------------------------------------------------------------------------
 
+LEDGER_COLUMNS = 170
+"""The same for a ledger, whose ids are long and have to be whole to be searched for."""
+
 LOG_COLUMNS = 110
 """What a line of a run's log may take on a narrow terminal too: better one that runs over than times cut in two."""
 
@@ -899,6 +1081,8 @@ def recorded_as(call: CallRecord) -> str:
         f" attempts {call.result.provenance.get('attempt', 'unknown')},"
         + (" intact" if call.intact else " CHANGED since it was recorded")
         + (", cached" if call.cached else "")
+        + (", of an earlier call with this key" if call.result.provenance.get("shared") == "true" else "")
+        + (", given by a person" if call.result.provenance.get("decided") else "")
         + (f", schema {call.schema}" if call.schema not in {"", "ok"} else "")
     )
 
@@ -913,6 +1097,8 @@ def call_prose(call: MadeCall, now: UnderWay | None) -> str:
             became = "waiting to be tried again"
         case "inDoubt":
             became = "in doubt"
+        case "suspended":
+            became = "in doubt, waiting for an answer (see 'interrupts list')"
         case "running" if now is not None and now.waits:
             became = f"waiting for a worker on task queue '{call.task_queue}'"
         case _:
@@ -980,10 +1166,13 @@ EXPECTED = (
     DefinitionNotFoundError,
     EmbeddedTemporalError,
     HistoryFileError,
+    InterruptRefusedError,
+    LostValueError,
     McpError,
     ProjectionError,
     RunExpiredError,
     RunNotFoundError,
+    StorageError,
 )
 """What a command can end with that is no fault of this program: told in a sentence, without a traceback."""
 

@@ -4,7 +4,7 @@ from .listen import LISTEN, ListenRequest, listen_activities
 from .mcp import mcp_activities
 from .nodes import node_activities
 from .perform import Calls
-from .plugin import EAGER_CALLS, McpPlugin
+from .plugin import EAGER_CALLS, McpPlugin, effect_worker
 
 __all__ = (
     "EAGER_CALLS",
@@ -12,6 +12,7 @@ __all__ = (
     "Calls",
     "ListenRequest",
     "McpPlugin",
+    "effect_worker",
     "listen_activities",
     "mcp_activities",
     "node_activities",

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -22,7 +23,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from openwop_mcp.failures import json_payload
 
-__all__ = ("Beat", "ClaimRefusedError", "report")
+__all__ = ("INTERVAL", "WITHDRAWN", "Beat", "Claim", "ClaimRefusedError", "is_cancel", "report")
 
 T = TypeVar("T")
 
@@ -39,12 +40,23 @@ WITHDRAWN = b'{"delivery":"not_sent","repeatSafe":true,"retry":null}'
 """The record of an attempt that claimed and then sent nothing."""
 
 
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Leave to send one request, which only a :class:`Beat` gives.
+
+    Attributes:
+        recorded: Whether Temporal has acknowledged it. It need not where a repeat would be safe.
+    """
+
+    recorded: bool
+
+
 class ClaimRefusedError(Exception):
     """This attempt may not send.
 
     Attributes:
-        cancelled: Whether the call was cancelled; otherwise the claim could not be recorded, since the attempt is no
-            longer the current one or Temporal is out of reach.
+        cancelled: Whether the call was cancelled; otherwise an operator has reset or paused the attempt, or the claim
+            could not be recorded, since the attempt is no longer the current one or Temporal is out of reach.
     """
 
     def __init__(self, *, cancelled: bool) -> None:
@@ -91,21 +103,38 @@ class Beat:
         if self._beating is not None:
             self._beating.cancel()
 
-    async def claim(self) -> None:
-        """Record that the request is about to leave, and wait until Temporal has it.
+    async def claim(self, *, recorded: bool) -> Claim:
+        """Claim the right to send.
+
+        Args:
+            recorded: Whether to wait until Temporal has it, for what must not be sent twice.
 
         Raises:
             ClaimRefusedError: Nothing may be sent.
         """
+        if not recorded:
+            return Claim(recorded=False)
         try:
             await self._tell()
-        except AsyncActivityCancelledError:
+        except AsyncActivityCancelledError as error:
             # Temporal has stored the claim all the same (measured): without this it would stand for a request sent.
-            await self._withdraw()
-            raise ClaimRefusedError(cancelled=True) from None
+            await self.withdraw()
+            raise ClaimRefusedError(cancelled=is_cancel(error)) from None
         except RPCError:
             # Not the current attempt any more, or Temporal is out of reach: without a claim nothing is sent.
             raise ClaimRefusedError(cancelled=False) from None
+        return Claim(recorded=True)
+
+    async def withdraw(self) -> None:
+        """Take a claim back: nothing was sent, or the server said that it did nothing.
+
+        Should the worker be lost before it can say so itself, the effect is not in doubt.
+        """
+        try:
+            await self._tell(RawValue(json_payload(WITHDRAWN)))
+        except (AsyncActivityCancelledError, RPCError):
+            # A beat that raises is recorded too; one for an attempt that is gone has nothing to correct.
+            return
 
     def renew(self) -> None:
         """Have the record made anew for the next beat, which is not put forward: there is one a second at most."""
@@ -148,13 +177,6 @@ class Beat:
             self._record = RawValue(json_payload(self._make_record()))
         await self._handle.heartbeat(record or self._record)
 
-    async def _withdraw(self) -> None:
-        try:
-            await self._tell(RawValue(json_payload(WITHDRAWN)))
-        except (AsyncActivityCancelledError, RPCError):
-            # A beat that raises is recorded too; one for an attempt that is gone has nothing to correct.
-            return
-
     def _arm(self) -> None:
         self._timer = self._loop.call_later(INTERVAL, self._start)
 
@@ -164,8 +186,12 @@ class Beat:
     async def _beat(self) -> None:
         try:
             await self._tell()
-        except AsyncActivityCancelledError:
-            self._give_up(cancelled=True)
+        except AsyncActivityCancelledError as error:
+            if is_cancel(error):
+                self._give_up(cancelled=True)
+            else:
+                # Cut short it would be in doubt. Temporal takes its outcome all the same.
+                self._again()
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
                 self._give_up(cancelled=False)
@@ -222,6 +248,11 @@ async def report(outcome: temporalio.api.common.v1.Payload | ApplicationError, *
             raise
         logger.warning("the outcome came too late: the attempt is no longer the current one")
     activity.raise_complete_async()
+
+
+def is_cancel(error: AsyncActivityCancelledError) -> bool:
+    """Whether a beat was answered so because the call is cancelled, and not because an operator reset or paused it."""
+    return error.details is None or error.details.cancel_requested
 
 
 def _only_the_sdks_timer() -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,11 +10,12 @@ from temporalio import activity
 from temporalio.common import RawValue
 
 from openwop_mcp import failures
+from openwop_mcp.calls import CallRequest
 from openwop_mcp.effects.decide import RetryPolicy
 from openwop_mcp.errors import InvalidRequestError
 from openwop_mcp.nodes import REGISTRY, NodeCall, NodeType
 
-from .perform import Calls
+from .perform import LONG, Calls
 
 __all__ = ("node_activities",)
 
@@ -26,7 +28,7 @@ def node_activities(calls: Calls) -> Sequence[Callable[..., Any]]:
         async def perform(node: RawValue, inputs: RawValue) -> RawValue:
             call = NodeCall.decode(node.payload.data)
             try:
-                request, arguments = call.request(node_type, inputs.payload.data)
+                request, arguments = await _request(call, node_type, inputs.payload.data)
             except InvalidRequestError as error:
                 raise failures.write(error, repeat_safe=True, policy=RetryPolicy(), nodeId=call.node_id) from None
             return RawValue(await calls.perform(request, arguments))
@@ -34,3 +36,10 @@ def node_activities(calls: Calls) -> Sequence[Callable[..., Any]]:
         return perform
 
     return [of_type(node_type) for node_type in REGISTRY.values() if node_type.run == "activity"]
+
+
+async def _request(call: NodeCall, node_type: NodeType, inputs: bytes) -> tuple[CallRequest, bytes | None]:
+    if len(inputs) < LONG:
+        return call.request(node_type, inputs)
+    # What has to be decoded may take a while, in which no other call of this worker would go on.
+    return await asyncio.to_thread(call.request, node_type, inputs)

@@ -12,29 +12,33 @@ import importlib.metadata
 import logging
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from types import TracebackType
-from typing import Self
+from typing import Any, Self, TypeVar
 
 import temporalio.api.common.v1
 from temporalio import activity
+from temporalio.exceptions import ApplicationError
 
 from openwop_mcp import failures, jsontext
-from openwop_mcp.calls import METHODS, CallRequest, record
+from openwop_mcp.calls import MAX_DEPTH, METHODS, CallRequest, record
 from openwop_mcp.client import CallOptions, Clients, Exchange, McpClient, Progress, health
-from openwop_mcp.config import Settings
-from openwop_mcp.effects.decide import RetryPolicy
+from openwop_mcp.config import Server, Settings
 from openwop_mcp.effects.delivery import Delivery
+from openwop_mcp.effects.doubt import Answer
 from openwop_mcp.errors import (
+    EffectInDoubtError,
     InterruptedCallError,
     InvalidRequestError,
     McpError,
-    ResultTooLargeError,
     UnexpectedError,
     UnknownServerError,
 )
 
-from .beat import Beat, ClaimRefusedError, report
+from .beat import WITHDRAWN, Beat, Claim, ClaimRefusedError, report
+from .effects import SharedEffects
+from .guard import Guard, happened_before
+from .large import check_size, complete_large, error_ceiling
 
 __all__ = ("Calls",)
 
@@ -46,8 +50,13 @@ CLIENT_INFO = jsontext.encode({"name": "openwop-mcp-pack", "version": importlib.
 MESSAGE_BYTES = 300
 """UTF-8 bytes of a progress message that a heartbeat carries: with it a claim stays under a kilobyte."""
 
+LONG = 64 * 1024
+"""Bytes of arguments from which on their digest is taken in a thread: it takes some milliseconds there."""
+
 EXACT = 2**53
 """Up to here a float holds every whole number, which is then written as one."""
+
+T = TypeVar("T")
 
 Sender = Callable[[McpClient, CallRequest, bytes | None, CallOptions], Awaitable[Exchange]]
 
@@ -62,6 +71,7 @@ class Calls:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._clients = Clients(settings, client_info=CLIENT_INFO, environ=os.environ)
+        self._effects = SharedEffects()
 
     async def __aenter__(self) -> Self:
         await self._clients.__aenter__()
@@ -70,6 +80,7 @@ class Calls:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        await self._effects.close()
         await self._clients.__aexit__(kind, error, trace)
 
     def client(self, server_id: str, tenant: str | None) -> McpClient:
@@ -82,8 +93,15 @@ class Calls:
             raise UnknownServerError(server_id)
         return self._clients[server_id]
 
-    async def perform(self, request: CallRequest, arguments: bytes | None) -> temporalio.api.common.v1.Payload:
+    async def perform(
+        self, request: CallRequest, arguments: bytes | None, *, for_effect: bool = False
+    ) -> temporalio.api.common.v1.Payload:
         """Perform a call inside an activity.
+
+        Args:
+            request: The call.
+            arguments: JSON text of its arguments.
+            for_effect: Whether the workflow of a shared effect asks: it alone sends what has an author's key.
 
         Returns:
             The record: the exact bytes of the server's result, with its provenance beside it.
@@ -94,71 +112,70 @@ class Calls:
         began = time.monotonic()
         tenant = request.tenant or self._settings.worker.tenant
         server = self._settings.server(request.server_id, tenant)
-        # Every method but tools/call only reads, so that a repeat harms nothing.
-        repeat_safe = request.method != "callTool"
-        retry = RetryPolicy()
+        guard = Guard()
         terms: dict[str, str] = {}
         try:
             peer = self.client(request.server_id, tenant).peer
             assert server is not None
             terms = {"peer": peer, "floor": server.minimum_revision}
-            retry = request.retry or server.retry.policy
-            if request.method == "callTool":
-                repeat_safe = server.policy(_required(request.name, "name")).repeat_safe
-            exchange = await self._guarded(request, arguments, retry, repeat_safe=repeat_safe)
-            terms |= _agreed(exchange)
-            self._fits(exchange.result)
+            guard = await self._judged(request, arguments, tenant, server)
+            if request.idempotency_key is not None and guard.effect is not None and not for_effect:
+                self._effects.wait(guard.effect, request, arguments, ask=guard.ask)
+            answer = await self._known(guard, request)
+            if answer is None:
+                exchange = await self._guarded(request, arguments, guard)
+                terms |= _agreed(exchange)
+                check_size(exchange.result, self._settings.limits.result_bytes)
+                answer = _recorded(exchange, request, guard, terms, began=began)
+            await complete_large(answer, lambda: _claim(request, guard), grace=self._settings.worker.shutdown_grace)
         except Exception as caught:  # noqa: BLE001 - whatever it is, the effect may have happened by then
-            error = caught if isinstance(caught, McpError) else _unexpected(caught)
-            failure = failures.write(
-                error,
-                repeat_safe=repeat_safe,
-                policy=retry,
-                serverId=request.server_id,
-                method=METHODS[request.method],
-                name=request.name,
-                uri=request.uri,
-                attempt=request.attempt,
-                **terms,
+            failure = (
+                caught
+                if isinstance(caught, ApplicationError)
+                else await _failure(caught, request, guard, terms, self._settings.limits.result_bytes)
             )
             await report(failure, began=began)
             raise failure from None
-        answer = record(
-            exchange.result,
-            {
-                "server-id": request.server_id,
-                "method": METHODS[request.method],
-                "subject": request.subject,
-                **terms,
-                **({"http-status": str(exchange.http_status)} if exchange.http_status else {}),
-                **_noted(exchange),
-                "attempt": str(request.attempt),
-                "sha256": hashlib.sha256(exchange.result).hexdigest(),
-                "duration-ms": str(round((time.monotonic() - began) * 1000)),
-            },
-        )
         await report(answer, began=began)
         return answer
 
-    async def _guarded(
-        self, request: CallRequest, arguments: bytes | None, retry: RetryPolicy, *, repeat_safe: bool
-    ) -> Exchange:
+    async def _judged(self, request: CallRequest, arguments: bytes | None, tenant: str, server: Server) -> Guard:
+        """What is decided about a call whose arguments are sound."""
+
+        def judge() -> Guard:
+            _check(request, arguments)
+            return Guard.of(request, arguments, tenant, server)
+
+        if arguments is None or len(arguments) < LONG:
+            return judge()
+        # To check and digest some megabytes takes seconds, in which no other call of this worker would go on.
+        return await self._beating(asyncio.to_thread(judge))
+
+    async def _beating(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await what takes its time before anything is sent, so that the worker does not count as lost meanwhile."""
+        async with Beat(lambda: WITHDRAWN, grace=self._settings.worker.shutdown_grace) as beat:
+            return await beat.hold(work)
+
+    async def _known(self, guard: Guard, request: CallRequest) -> temporalio.api.common.v1.Payload | None:
+        """The outcome of the call, where it is known already: to a person, or to a run before a reset."""
+        match request.answer:
+            case Answer("done", bytes() as result):
+                return record(result, _asked(request, guard) | {"sha256": _sha256(result), "decided": "done"})
+            case Answer("fail"):
+                raise EffectInDoubtError(
+                    "an attempt left the effect in doubt, and a person decided that the call fails"
+                )
+            case _ if not request.was_reset(activity.info().workflow_run_id or ""):
+                return await happened_before(guard, request)
+            case _:
+                return await self._beating(happened_before(guard, request))
+
+    async def _guarded(self, request: CallRequest, arguments: bytes | None, guard: Guard) -> Exchange:
         """Send, under a claim where a repeat would not be safe; say what is known when the call is given up."""
         last: Progress | None = None
 
         def claim() -> bytes:
-            return jsontext.encode(
-                {
-                    "delivery": Delivery.UNKNOWN.value,
-                    "repeatSafe": repeat_safe,
-                    "retry": {"attempts": retry.attempts, "maxWait": retry.max_wait, "total": retry.total},
-                    "serverId": request.server_id,
-                    "method": METHODS[request.method],
-                    "name": request.name,
-                    "attempt": request.attempt,
-                    **({} if last is None else {"progress": _told(last)}),
-                }
-            )
+            return _claim(request, guard, **({} if last is None else {"progress": _told(last)}))
 
         def on_progress(progress: Progress) -> None:
             nonlocal last
@@ -167,9 +184,8 @@ class Calls:
 
         async with Beat(claim, grace=self._settings.worker.shutdown_grace) as beat:
             try:
-                if not repeat_safe:
-                    await beat.claim()
-                return await beat.hold(self._send(request, arguments, on_progress))
+                leave = await beat.claim(recorded=not guard.repeat_safe)
+                return await beat.hold(self._send(leave, request, arguments, guard, on_progress))
             except ClaimRefusedError as refused:
                 raise InterruptedCallError(
                     "nothing was sent: the call was cancelled"
@@ -188,31 +204,101 @@ class Calls:
                     cancelled=beat.cancelled,
                     delivery=Delivery.UNKNOWN,
                 ) from None
+            except McpError as error:
+                if not guard.repeat_safe and error.delivery.nothing_happened:
+                    await beat.withdraw()
+                raise
 
     async def _send(
-        self, request: CallRequest, arguments: bytes | None, on_progress: Callable[[Progress], None]
+        self,
+        _: Claim,
+        request: CallRequest,
+        arguments: bytes | None,
+        guard: Guard,
+        on_progress: Callable[[Progress], None],
     ) -> Exchange:
+        """The one place where a request can leave: it takes a claim, which only a beat gives."""
         options = CallOptions(
             timeout=request.timeout,
             on_progress=on_progress,
             log_level=request.log_level,
             tenant=request.tenant or self._settings.worker.tenant,
             principal=request.principal,
+            provider_key=None if guard.effect is None else guard.effect.provider_key,
         )
         return await SENDERS[request.method](self._clients[request.server_id], request, arguments, options)
 
-    def _fits(self, result: bytes) -> None:
-        limit = self._settings.limits.result_bytes
-        if len(result) > limit:
-            raise ResultTooLargeError(
-                f"the server acted and its result of {len(result)} bytes is over the {limit} bytes that a history"
-                " can hold (setting limits.result_bytes)",
-                delivery=Delivery.ANSWERED,
-                limit=limit,
-                setting="limits.result_bytes",
-                size=len(result),
-                sha256=hashlib.sha256(result).hexdigest(),
-            )
+
+def _claim(request: CallRequest, guard: Guard, **progress: object) -> bytes:
+    """What is known of an attempt of which nothing more is heard."""
+    return jsontext.encode(
+        {
+            "delivery": Delivery.UNKNOWN.value,
+            "repeatSafe": guard.repeat_safe,
+            "retry": guard.retry.facts,
+            "serverId": request.server_id,
+            "method": METHODS[request.method],
+            "name": request.name,
+            "attempt": request.attempt,
+            **guard.facts,
+            **progress,
+        }
+    )
+
+
+async def _failure(
+    caught: Exception, request: CallRequest, guard: Guard, terms: Mapping[str, str], limit: int
+) -> ApplicationError:
+    """What is recorded of a call without a result; of a JSON-RPC error up to so many bytes, where there is storage."""
+    error = caught if isinstance(caught, McpError) else _unexpected(caught)
+    facts = guard.facts
+    if request.answer is not None and request.answer.verdict == "fail":
+        # The question was answered: it is not asked again.
+        facts.pop("onDoubt", None)
+    return failures.write(
+        error,
+        await error_ceiling(error, limit),
+        repeat_safe=guard.repeat_safe,
+        policy=guard.retry,
+        serverId=request.server_id,
+        method=METHODS[request.method],
+        name=request.name,
+        uri=request.uri,
+        attempt=request.attempt,
+        **facts,
+        **terms,
+    )
+
+
+def _recorded(
+    exchange: Exchange, request: CallRequest, guard: Guard, terms: Mapping[str, str], *, began: float
+) -> temporalio.api.common.v1.Payload:
+    """What is recorded of an answer: its bytes, and beside them where they came from."""
+    return record(
+        exchange.result,
+        {
+            **_asked(request, guard),
+            **terms,
+            **({"http-status": str(exchange.http_status)} if exchange.http_status else {}),
+            **_noted(exchange),
+            "sha256": _sha256(exchange.result),
+            "duration-ms": str(round((time.monotonic() - began) * 1000)),
+        },
+    )
+
+
+def _asked(request: CallRequest, guard: Guard) -> dict[str, str]:
+    return {
+        "server-id": request.server_id,
+        "method": METHODS[request.method],
+        "subject": request.subject,
+        "attempt": str(request.attempt),
+        **guard.provenance,
+    }
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def _unexpected(error: Exception) -> McpError:
@@ -254,32 +340,36 @@ def _required(value: str | None, name: str) -> str:
     return value
 
 
-def _object(arguments: bytes | None) -> bytes | None:
+def _check(request: CallRequest, arguments: bytes | None) -> None:
+    """Refuse what cannot be sent, before anything is decided about it."""
+    if request.method in NAMED:
+        _required(request.name, "name")
     if arguments is None:
-        return None
+        return
     try:
+        jsontext.check_depth(arguments, MAX_DEPTH)
         jsontext.check(arguments)
         sound = jsontext.kind(arguments) == "object"
     except jsontext.JsonTextError:
         sound = False
     if not sound:
-        raise InvalidRequestError("'arguments' is not the JSON text of an object", path="arguments")
-    return arguments
+        raise InvalidRequestError(
+            f"'arguments' is not the JSON text of an object, or is nested over {MAX_DEPTH} deep", path="arguments"
+        )
 
+
+NAMED = frozenset({"callTool", "getPrompt"})
+"""Methods that need a name."""
 
 SENDERS: Mapping[str, Sender] = {
-    "callTool": lambda client, asked, given, options: client.call_tool(
-        _required(asked.name, "name"), _object(given), options
-    ),
+    "callTool": lambda client, asked, given, options: client.call_tool(asked.name or "", given, options),
     "listTools": lambda client, asked, _, options: client.list_tools(asked.cursor, options),
     "listResources": lambda client, asked, _, options: client.list_resources(asked.cursor, options),
     "listResourceTemplates": lambda client, asked, _, options: client.list_resource_templates(asked.cursor, options),
     "readResource": lambda client, asked, _, options: client.read_resource(_required(asked.uri, "uri"), options),
     "listPrompts": lambda client, asked, _, options: client.list_prompts(asked.cursor, options),
-    "getPrompt": lambda client, asked, given, options: client.get_prompt(
-        _required(asked.name, "name"), _object(given), options
-    ),
-    "complete": lambda client, _, given, options: client.complete(_object(given) or b"{}", options),
+    "getPrompt": lambda client, asked, given, options: client.get_prompt(asked.name or "", given, options),
+    "complete": lambda client, _, given, options: client.complete(given or b"{}", options),
     "serverHealth": lambda client, _, __, options: health(client, options),
 }
 """What each host method asks of a client, with the arguments that travel beside the request."""

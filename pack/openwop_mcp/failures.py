@@ -6,6 +6,7 @@ that a JSON-RPC error keeps its bytes. Knows Temporal's failure message and noth
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field, replace
 
 import temporalio.api.common.v1
@@ -15,12 +16,24 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
 from openwop_mcp import jsontext
-from openwop_mcp.effects.decide import Decision, Fail, Failure, InDoubt, RetryPolicy
+from openwop_mcp.effects.decide import Ask, Decision, Fail, Failure, InDoubt, RetryPolicy
 from openwop_mcp.effects.delivery import Delivery
 from openwop_mcp.errors import McpError, RpcError
 from openwop_mcp.verbatim import Verbatim
 
-__all__ = ("CallFailure", "McpCallError", "conclude", "json_payload", "read", "refusal", "write")
+__all__ = (
+    "CallFailure",
+    "McpCallError",
+    "conclude",
+    "forward",
+    "json_payload",
+    "read",
+    "read_settled",
+    "refusal",
+    "settled",
+    "write",
+    "written",
+)
 
 MAX_MESSAGE = 1_000
 """Characters of a failure's message. A failure over 2 MB loses its type, so nothing in it may grow with an answer."""
@@ -29,7 +42,25 @@ MAX_DETAILS = 3_000
 """Bytes of the facts: Temporal keeps about 4 kB of a failure that is not an attempt's last."""
 
 MAX_RPC_ERROR = 64 * 1024
-"""Bytes of a JSON-RPC error that travel unaltered: far under the 2 MB at which a failure is lost."""
+"""Bytes of a JSON-RPC error that travel unaltered in history: far under the 2 MB at which a failure is lost."""
+
+SETTLED = "openwop-mcp.failed"
+"""Marks the payload of an outcome that is no result, among the metadata."""
+
+NEEDED = (
+    "code",
+    "delivery",
+    "retryable",
+    "repeatSafe",
+    "retry",
+    "retryAfter",
+    "cancelled",
+    "effectId",
+    "onDoubt",
+    "waited",
+    "round",
+)
+"""Facts that decide what follows. They are small, and stay where there is no room for all."""
 
 IN_DOUBT = "the effect may have happened"
 
@@ -52,6 +83,7 @@ class CallFailure:
         happened: What the retry table needs.
         policy: The retry limits in force for the call.
         cancelled: Whether the attempt ended because it was cancelled.
+        unclaimed: Whether the worker was lost without a word, so that what had to be claimed was not sent.
     """
 
     code: str
@@ -60,6 +92,7 @@ class CallFailure:
     happened: Failure
     policy: RetryPolicy = field(default_factory=RetryPolicy)
     cancelled: bool = False
+    unclaimed: bool = False
 
 
 def json_payload(data: bytes, **metadata: bytes) -> temporalio.api.common.v1.Payload:
@@ -98,8 +131,9 @@ class McpCallError(ApplicationError):
 
 def conclude(failure: CallFailure, decision: Decision) -> CallFailure:
     """The failure of the call as a whole: that of its last attempt, and what kept it from another."""
-    if isinstance(decision, InDoubt) and IN_DOUBT not in failure.message:
-        return replace(failure, message=f"{failure.message}; {IN_DOUBT}, and it is not sent again")
+    if isinstance(decision, InDoubt | Ask) and IN_DOUBT not in failure.message:
+        follows = ", and it is not sent again" if isinstance(decision, InDoubt) else ""
+        return replace(failure, message=f"{failure.message}; {IN_DOUBT}{follows}")
     if isinstance(decision, Fail) and decision.limit is not None:
         setting = f"retry.{decision.limit}"
         details = jsontext.build(
@@ -124,11 +158,15 @@ def refusal(error: McpError) -> CallFailure:
     )
 
 
-def write(error: McpError, *, repeat_safe: bool, policy: RetryPolicy, **facts: object) -> ApplicationError:
+def write(
+    error: McpError, error_bytes: int = MAX_RPC_ERROR, /, *, repeat_safe: bool, policy: RetryPolicy, **facts: object
+) -> ApplicationError:
     """Turn a call's error into the failure that is recorded.
 
     Args:
         error: Why there is no result.
+        error_bytes: Bytes of a JSON-RPC error that can be recorded unaltered: more than by default where a payload of
+            that size is kept outside history.
         repeat_safe: Whether the effect may happen twice without harm.
         policy: The retry limits in force.
         facts: Where it happened: server id, tool name, effect id, attempt.
@@ -138,24 +176,82 @@ def write(error: McpError, *, repeat_safe: bool, policy: RetryPolicy, **facts: o
         "delivery": error.delivery.value,
         "retryable": error.retryable,
         "repeatSafe": repeat_safe,
-        "retry": {"attempts": policy.attempts, "maxWait": policy.max_wait, "total": policy.total},
+        "retry": policy.facts,
         **{key: value for key, value in facts.items() if value is not None},
     }
-    details = jsontext.encode({**head, **error.facts})
-    if len(details) > MAX_DETAILS:
-        details = jsontext.encode({**head, "factsBytes": len(details)})
+    known = {**head, **error.facts}
+    details = jsontext.encode(known)
+    if (size := len(details)) > MAX_DETAILS:
+        needed = {key: known[key] for key in NEEDED if key in known}
+        details = jsontext.encode({**head, **needed, "factsBytes": size})
+        if len(details) > MAX_DETAILS:
+            details = jsontext.encode({**needed, "factsBytes": size})
     payloads = [RawValue(json_payload(details))]
     if isinstance(error, RpcError):
-        payloads.append(RawValue(json_payload(_bounded_error(error))))
+        payloads.append(RawValue(json_payload(_bounded_error(error, error_bytes))))
     return ApplicationError(error.message[:MAX_MESSAGE], *payloads, type=error.code, non_retryable=True)
 
 
-def _bounded_error(error: RpcError) -> bytes:
-    if len(error.error) <= MAX_RPC_ERROR:
+def _bounded_error(error: RpcError, limit: int) -> bytes:
+    if len(error.error) <= limit:
         return error.error
     return jsontext.encode(
-        {"code": error.rpc_code, "message": error.message[:MAX_MESSAGE], "omittedBytes": len(error.error)}
+        {
+            "code": error.rpc_code,
+            "message": error.message[:MAX_MESSAGE],
+            "omittedBytes": len(error.error),
+            "sha256": hashlib.sha256(error.error).hexdigest(),
+        }
     )
+
+
+def forward(failure: CallFailure, note: str = "", **facts: object) -> ApplicationError:
+    """The failure of a call as that of another which waited for it. It is final: the attempts were made.
+
+    Args:
+        failure: What came of the call.
+        note: What the other has to know besides, for people.
+        facts: The same, for machines.
+    """
+    head = {
+        **facts,
+        "code": failure.code,
+        "delivery": failure.happened.delivery.value,
+        "retryable": False,
+        "repeatSafe": failure.happened.repeat_safe,
+        "onDoubt": "ask" if failure.happened.ask else None,
+    }
+    members = [
+        *((key, jsontext.encode(value)) for key, value in head.items() if value is not None),
+        *((key, value) for key, value in jsontext.members(failure.details) if key not in {*head, "error"}),
+    ]
+    error = jsontext.member(failure.details, "error")
+    payloads = [RawValue(json_payload(part)) for part in (jsontext.build(members), error) if part is not None]
+    return ApplicationError(failure.message + note, *payloads, type=failure.code, non_retryable=True)
+
+
+def written(error: ApplicationError) -> CallFailure:
+    """The failure that :func:`write` wrote, before it has travelled."""
+    details = [raw.payload.data for raw in error.details]
+    return _written(error.message, details[0], jsontext.decode(details[0]), details[1] if details[1:] else None)
+
+
+def settled(failure: CallFailure) -> temporalio.api.common.v1.Payload:
+    """The failure as what a workflow returns: an effect's outcome, which no later attempt changes."""
+    forwarded = forward(failure)
+    details = [raw.payload.data for raw in forwarded.details]
+    names = ("details", "error")[: len(details)]
+    text = jsontext.build([("message", jsontext.encode(failure.message)), *zip(names, details, strict=True)])
+    return json_payload(text, **{SETTLED: b"true"})
+
+
+def read_settled(payload: temporalio.api.common.v1.Payload) -> CallFailure | None:
+    """Read what :func:`settled` wrote; None where it is a result."""
+    if SETTLED not in payload.metadata:
+        return None
+    members = dict(jsontext.members(payload.data))
+    details = members["details"]
+    return _written(jsontext.decode(members["message"]), details, jsontext.decode(details), members.get("error"))
 
 
 def read(failure: temporalio.api.failure.v1.Failure) -> CallFailure:
@@ -216,6 +312,8 @@ def _written(message: str, details: bytes, head: dict[str, object], error: bytes
             retryable=head.get("retryable") is True,
             repeat_safe=head.get("repeatSafe") is True,
             retry_after=float(retry_after) if isinstance(retry_after, int | float) else None,
+            ask=head.get("onDoubt") == "ask",
+            waited=head.get("waited") is True,
         ),
         policy=_policy(head.get("retry")),
         cancelled=head.get("cancelled") is True,
@@ -238,6 +336,7 @@ def _timed_out(failure: temporalio.api.failure.v1.Failure) -> CallFailure:
         (head for payload in info.last_heartbeat_details.payloads if (head := _facts(payload.data)) is not None), None
     )
     timeout = temporalio.api.enums.v1.TimeoutType.Name(info.timeout_type).removeprefix("TIMEOUT_TYPE_").lower()
+    ask = waited = False
     if claim is None:
         delivery, repeat_safe, policy = Delivery.UNKNOWN, True, RetryPolicy()
         message = f"the worker was lost before it claimed the call ({timeout} timeout)"
@@ -245,13 +344,18 @@ def _timed_out(failure: temporalio.api.failure.v1.Failure) -> CallFailure:
     else:
         delivery, repeat_safe = Delivery(str(claim["delivery"])), claim.get("repeatSafe") is True
         policy = _policy(claim.get("retry"))
-        message = f"the worker was lost while the call was under way ({timeout} timeout)"
+        ask, waited = claim.get("onDoubt") == "ask", claim.get("waited") is True
+        doing = "it waited for an effect that goes on" if waited else "the call was under way"
+        message = f"the worker was lost while {doing} ({timeout} timeout)"
         facts = {key: value for key, value in claim.items() if key not in {"delivery", "repeatSafe", "retry"}}
     details = {"service": "mcp", "delivery": delivery.value, "limit": timeout, **facts}
     return CallFailure(
         code="upstream_unavailable",
         message=message,
         details=jsontext.encode(details),
-        happened=Failure("upstream_unavailable", delivery, retryable=True, repeat_safe=repeat_safe),
+        happened=Failure(
+            "upstream_unavailable", delivery, retryable=True, repeat_safe=repeat_safe, ask=ask, waited=waited
+        ),
         policy=policy,
+        unclaimed=claim is None,
     )

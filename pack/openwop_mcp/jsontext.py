@@ -24,6 +24,7 @@ __all__ = (
     "TooManyError",
     "build",
     "check",
+    "check_depth",
     "decode",
     "elements",
     "encode",
@@ -220,6 +221,16 @@ def check(data: bytes) -> None:
     except _BALKED:
         if _again(_raw_value, data) is None:
             _scan(data)
+
+
+def check_depth(data: bytes, levels: int) -> None:
+    """Refuse what :func:`nests` deeper: past what the decoders written in C take, a megabyte costs a second.
+
+    Raises:
+        JsonTextError: if it does. Whether it is JSON is for :func:`check` to say.
+    """
+    if nests(data, levels):
+        raise JsonTextError(f"nested deeper than {levels} levels", 0)
 
 
 def nests(data: bytes, levels: int) -> bool:

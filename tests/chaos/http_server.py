@@ -19,7 +19,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from tests.chaos.sound import LIE, envelope, nonce_of, notice, sound
 
@@ -55,10 +55,20 @@ class GoneError(Exception):
     """The connection was ended, by either side."""
 
 
+class Answering(Protocol):
+    """What a connection is to."""
+
+    random: random.Random
+    connections: set[Connection]
+    failures: list[str]
+
+    async def answer(self, c: Connection, r: Request) -> None: ...
+
+
 class Connection(asyncio.Protocol):
     """Takes one request after the other off a connection."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Answering) -> None:
         self.server = server
         self.random = server.random
         self.buffer = b""

@@ -125,12 +125,15 @@ async def test_each_method_records_the_servers_bytes_with_their_provenance(clien
     assert provenance(recorded["prompts/get"])["subject"] == b"greet"
     told_of_call = dict(provenance(recorded["tools/call"]))
     assert float(told_of_call.pop("duration-ms")) >= 0
+    assert told_of_call.pop("effect-id").startswith(b"default/")
     assert told_of_call == {
         "server-id": b"fake",
         "method": b"tools/call",
         "subject": b"echo",
         "peer": hashlib.sha256(origin.encode()).hexdigest().encode(),
         "floor": b"2026-07-28",
+        "keying": b"activity-recipe",
+        "claim": b"recorded",
         "revision": b"2026-07-28",
         "http-status": b"200",
         "attempt": b"1",
@@ -281,7 +284,7 @@ async def test_a_result_of_a_mebibyte_passes_and_one_of_three_fails_once_and_for
         assert [one.raw for one in told[:2]] == [hashlib.sha256(payload.data).hexdigest() for payload in recorded]
         assert told[2].code == "storage_limit_exceeded"
         assert told[2].delivery == "answered"
-        assert "limits.result_bytes" in str(told[2].message)
+        assert "storage.driver" in str(told[2].message)
         facts = jsontext.decode(told[2].facts.encode())
         assert facts["size"] == 3 * 1024**2 + AROUND
         assert len(facts["sha256"]) == 64
@@ -353,3 +356,33 @@ async def test_retry_limits_that_no_history_can_hold_fail_the_call_and_not_the_w
         assert "retry" in str(told.message)
         assert scheduled(history) == []
         assert at.server.requests == []
+
+
+async def test_options_that_would_wedge_or_spoil_a_call_are_refused_by_name_before_anything_is_scheduled(client):
+    echo = ["fake", "echo"]
+    refused = [
+        (Call("call_tool", echo, timeout=0), "timeout", "above 0"),
+        (Call("call_tool", echo, timeout=-1), "timeout", "above 0"),
+        (Call("call_tool", echo, heartbeat=-5), "heartbeat_timeout", "2 seconds to 1 day"),
+        (Call("call_tool", echo, heartbeat=1.9), "heartbeat_timeout", "2 seconds to 1 day"),
+        (Call("call_tool", echo, heartbeat=86_401), "heartbeat_timeout", "2 seconds to 1 day"),
+        (Call("call_tool", ["fake", "n" * 1_025]), "name", "1024"),
+        (Call("get_prompt", ["fake", "n" * 1_025]), "name", "1024"),
+        (Call("read_resource", ["fake", "u" * 8_193]), "uri", "8192"),
+        (Call("call_tool", echo, text='{"a":' + "[" * 1_000 + "]" * 1_000 + "}"), "arguments", "512 levels"),
+    ]
+    async with setting(client, modern()) as at:
+        told, history = await asyncio.wait_for(at.ask(*(call for call, _, _ in refused)), 30)
+        assert scheduled(history) == []
+        assert at.server.requests == []
+    for one, (_, option, says) in zip(told, refused, strict=True):
+        assert (one.code, one.delivery) == ("validation_error", "not_sent")
+        assert jsontext.decode(one.facts.encode())["path"] == option
+        assert says in one.message
+
+
+async def test_options_and_names_at_their_limits_pass(client):
+    calls = [Call("call_tool", ["fake", "n" * 1_024], heartbeat=limit, timeout=5) for limit in (2, 86_400)]
+    async with setting(client, modern()) as at:
+        told, _ = await at.ask(*calls, Call("read_resource", ["fake", "u" * 8_192]))
+    assert [one.code for one in told] == [None] * 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import json
 import signal
 import sys
@@ -13,14 +14,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from temporalio.client import Client, WorkflowHandle
+import pytest
+from temporalio.client import Client, WorkflowHandle, WorkflowHistory
 from temporalio.worker import Worker
 
 from openwop_mcp import jsontext
+from openwop_mcp.runs.events import RunEvent
 from tests.support.author_flows import Author, Call, Calls
+from tests.support.doubts import until, until_beat
 from tests.support.fake_server import FakeServer, Handler, Reply, Request, modern, result_reply
 from tests.support.graphs import edge, node, workflow
-from tests.support.pack import Pack, error_of, pack_worker, scheduled, settings_for, toml_for, types
+from tests.support.pack import Pack, activity_results, error_of, pack_worker, scheduled, settings_for, toml_for, types
 
 ROOT = Path(__file__).parents[2]
 TOOLS = {"*": {"safety_tier": "write"}, "read*": {"safety_tier": "read"}}
@@ -74,6 +78,7 @@ class Scene:
     served: Served
     queue: str
     config: Path
+    address: str
 
     @contextlib.asynccontextmanager
     async def process(self, *command: str) -> AsyncIterator[Process]:
@@ -103,7 +108,7 @@ async def scene(client: Client, temporal: Any, folder: Path) -> AsyncIterator[Sc
     async with FakeServer(served.handler()) as server:
         own = {"task_queue": queue, "shutdown_grace": 0.3}
         config.write_text(toml_for(temporal.address, server.url, tools=TOOLS, worker=own), encoding="utf-8")
-        yield Scene(client, server, served, queue, config)
+        yield Scene(client, server, served, queue, config, temporal.address)
 
 
 async def until_completed(handle: WorkflowHandle[Any, Any], count: int) -> None:
@@ -114,8 +119,23 @@ async def until_completed(handle: WorkflowHandle[Any, Any], count: int) -> None:
             return
 
 
-def call(node_id: str, tool: str) -> dict[str, Any]:
-    return node(node_id, config={"serverId": "fake", "name": tool})
+def call(node_id: str, tool: str, key: str | None = None) -> dict[str, Any]:
+    inputs = {} if key is None else {"idempotencyKey": {"type": "static", "value": key}}
+    return node(node_id, config={"serverId": "fake", "name": tool}, inputs=inputs)
+
+
+async def killed(at: Scene, moment: str, tool: str, *, keyed: bool) -> tuple[list[RunEvent], list[WorkflowHistory]]:
+    """A run whose worker is killed at a moment of its only call; another takes over."""
+    async with at.process("-m", "tests.support.held_worker", moment) as first:
+        handle = await at.pack.start(workflow([call("a", tool, f"order-{uuid.uuid4().hex}" if keyed else None)]))
+        if moment == "sent":
+            await at.served.until_asked(tool)
+        else:
+            assert (await first.line())["reached"] == moment
+        await first.end(signal.SIGKILL)
+    at.served.let_go.set()
+    async with at.worker() as pack:
+        return await asyncio.wait_for(pack.end(handle), 15)
 
 
 async def test_a_worker_killed_before_the_claim_costs_an_attempt_and_no_effect_is_lost_or_doubled(
@@ -188,19 +208,86 @@ async def test_a_worker_killed_during_calls_leaves_reads_to_another_and_writes_i
         }
 
 
-async def test_a_worker_killed_right_after_the_answer_leaves_a_write_in_doubt_and_sends_it_once(
-    client, temporal, tmp_path
+async def test_a_worker_killed_before_it_claims_a_shared_effect_leaves_it_to_another(client, temporal, tmp_path):
+    async with scene(client, temporal, tmp_path) as at:
+        log, _ = await killed(at, "claim", "write", keyed=True)
+        assert log[-1].type == "run.completed"
+        assert at.served.asked == {"write": 1}
+
+
+@pytest.mark.parametrize("keyed", [False, True], ids=["unkeyed", "keyed"])
+@pytest.mark.parametrize(
+    ("moment", "tool", "asked"),
+    [("claimed", "write", {}), ("sent", "write-slow", {"write-slow": 1}), ("answer", "write", {"write": 1})],
+    ids=["before-the-send", "before-the-answer", "before-the-completion"],
+)
+async def test_a_worker_killed_after_the_claim_leaves_a_write_in_doubt_and_nobody_sends_it_again(
+    client, temporal, tmp_path, keyed, moment, tool, asked
 ):
     async with scene(client, temporal, tmp_path) as at:
-        async with at.process("-m", "tests.support.held_worker", "answer") as first:
-            handle = await at.pack.start(workflow([call("a", "write")]))
-            assert (await first.line())["reached"] == "answer"
-            await first.end(signal.SIGKILL)
-        async with at.worker() as pack:
-            log, found = await asyncio.wait_for(pack.end(handle), 15)
-        assert "the effect may have happened" in error_of(log)["message"]
-        assert scheduled(found) == ["a:1"]
-        assert at.served.asked == {"write": 1}
+        log, found = await killed(at, moment, tool, keyed=keyed)
+        error = error_of(log)
+        assert error["code"] == "upstream_unavailable"
+        assert "the effect may have happened" in error["message"]
+        assert error["details"]["delivery"] == "unknown"
+        assert error["details"]["effectId"].startswith("acme/")
+        assert error["details"]["name"] == tool
+        assert keyed or scheduled(found) == ["a:1"]
+        assert at.served.asked == asked
+
+
+@contextlib.asynccontextmanager
+async def waiting(
+    at: Scene, folder: Path, heartbeat: float
+) -> AsyncIterator[tuple[Scene, Process, WorkflowHandle[Any, Any], WorkflowHandle[Any, Any]]]:
+    """A worker process that only waits for an effect which a worker of another queue carries out.
+
+    Gives that process in its scene, the run whose call it waits with, and the run that asked first.
+    """
+    other = dataclasses.replace(at, queue=f"{at.queue}-other", config=folder / "other.toml")
+    own = {"task_queue": other.queue, "shutdown_grace": 0.3}
+    other.config.write_text(toml_for(at.address, at.server.url, tools=TOOLS, worker=own), encoding="utf-8")
+    flow = workflow([call("a", "write-slow", f"order-{uuid.uuid4().hex}")])
+    async with at.worker() as pack:
+        first = await pack.start(flow)
+        await at.served.until_asked("write-slow")
+        async with other.process("worker.py", "run") as process:
+            second = await other.pack.start(flow, heartbeat_timeout=heartbeat)
+            await until_beat(second, lambda beat: beat.get("waited") is True)
+            yield other, process, second, first
+
+
+async def taken_over(
+    at: Scene, other: Scene, second: WorkflowHandle[Any, Any], first: WorkflowHandle[Any, Any]
+) -> list[RunEvent]:
+    """Another worker waits in place of the one that was lost, and both runs have the one result; the log."""
+    async with other.worker() as pack:
+        await until(second, lambda log: "node.retried a" in types(log))
+        assert at.served.asked == {"write-slow": 1}
+        at.served.let_go.set()
+        (log, found), (_, firsts) = await asyncio.wait_for(asyncio.gather(pack.end(second), pack.end(first)), 15)
+    assert [one.data for one in activity_results(found)] == [one.data for one in activity_results(firsts)] == [DONE]
+    assert scheduled(found) == ["a:1", "a:2"]
+    assert at.served.asked == {"write-slow": 1}
+    return log
+
+
+async def test_a_killed_worker_that_only_waited_for_an_effect_loses_nothing(client, temporal, tmp_path):
+    async with scene(client, temporal, tmp_path) as at:
+        async with waiting(at, tmp_path, 2.0) as (other, process, second, first):
+            await process.end(signal.SIGKILL)
+            log = await taken_over(at, other, second, first)
+        retried = next(event for event in log if event.type == "node.retried")
+        assert "waited for an effect that goes on" in jsontext.decode(retried.payload)["lastError"]["message"]
+
+
+async def test_a_worker_told_to_stop_hands_on_at_once_what_it_only_waits_for(client, temporal, tmp_path):
+    async with scene(client, temporal, tmp_path) as at:
+        async with waiting(at, tmp_path, 60.0) as (other, process, second, first):
+            assert await process.end(signal.SIGTERM) == 0
+            log = await taken_over(at, other, second, first)
+        retried = next(event for event in log if event.type == "node.retried")
+        assert "shut down" in jsontext.decode(retried.payload)["lastError"]["message"]
 
 
 async def test_a_worker_told_to_stop_hands_its_reads_on_and_reports_its_writes_at_once(client, temporal, tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
+import pytest
 from temporalio.client import Client, WorkflowHistory
 from temporalio.worker import Worker
 
@@ -96,3 +97,15 @@ async def test_a_plugin_on_the_client_reaches_its_workers(client, temporal):
             told, history = await ask(own, "by-the-client", *CALLS)
         assert told[0].raw == DONE
         assert queues(history) == ["by-the-client"] * 2
+
+
+async def test_a_worker_takes_one_plugin_and_says_so_of_a_second(client, temporal):
+    settings = settings_for("http://127.0.0.1:1/mcp")
+    with pytest.raises(ValueError, match="to it or to its client, not to both"):
+        author(client, "twice", plugins=[McpPlugin(settings), McpPlugin(settings)])
+    own = await Client.connect(temporal.address, plugins=[McpPlugin(settings)])
+    with (
+        pytest.warns(UserWarning, match="same plugin type"),
+        pytest.raises(ValueError, match="to it or to its client, not to both"),
+    ):
+        author(own, "both", plugins=[McpPlugin(settings)])

@@ -19,7 +19,7 @@ import pytest
 from openwop_mcp.config import Settings
 from openwop_mcp.nodes import REGISTRY
 from openwop_mcp.runs.definition import parse
-from tests.support import settings_doc
+from tests.support import effects_doc, settings_doc
 from tests.support.cli import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -194,3 +194,8 @@ def test_the_settings_that_are_described_are_those_that_there_are():
 def test_every_link_between_the_documents_leads_somewhere():
     for target in re.findall(r"\]\((docs/[^)]+)\)", README):
         assert (ROOT / target).exists(), target
+
+
+def test_the_retry_table_that_is_described_is_the_one_that_decides():
+    text = effects_doc.DOC.read_text(encoding="utf-8")
+    assert effects_doc.renewed(text) == text, "run `python -m tests.support.effects_doc`"

@@ -359,7 +359,7 @@ async def test_a_result_of_three_mebibytes_fails_once_and_for_good(client):
         log, found = await pack.run(workflow([big("a", 3 * MIB)]))
         error = error_of(log)
         assert error["code"] == "storage_limit_exceeded"
-        assert error["details"]["setting"] == "limits.result_bytes"
+        assert error["details"]["setting"] == "storage.driver"
         assert error["details"]["size"] == 3 * MIB + AROUND
         assert scheduled(found) == ["a:1"]
         assert len(server.requests) == 1

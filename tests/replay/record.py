@@ -23,8 +23,11 @@ from temporalio.worker import Worker
 
 from examples.two_calls import TwoCalls, TwoCallsInput
 from openwop_mcp import embedded
+from openwop_mcp.effects.identity import by_key
+from openwop_mcp.effects.shared import effect_workflow_id
 from openwop_mcp.embedded import embedded_temporal
 from tests.support import exact
+from tests.support.doubts import ACCEPT, asked_of_run, resolve
 from tests.support.fake_server import FakeServer, Reply, Request, error_reply, modern, result_reply
 from tests.support.graphs import edge, node, workflow
 from tests.support.legacy_server import LegacyServer
@@ -37,8 +40,9 @@ __all__ = ("HISTORIES", "LOGS")
 HISTORIES = Path(__file__).parent / "histories"
 LOGS = Path(__file__).parent / "logs"
 
-TOOLS = {"*": {"safety_tier": "write"}, "read*": {"safety_tier": "read"}}
+TOOLS = {"*": {"safety_tier": "write"}, "read*": {"safety_tier": "read"}, "asked*": {"on_doubt": "ask"}}
 SETTINGS: dict[str, Any] = {"tools": TOOLS, "worker": {"tenant": "acme"}}
+KEY = {"type": "static", "value": "order-7"}
 QUEUE = "openwop-mcp"
 SHORT_HISTORY = 40
 
@@ -48,6 +52,7 @@ class Server:
 
     def __init__(self) -> None:
         self.busy = [Reply(status=429, headers=[("Retry-After", "0")]), Reply(status=503)]
+        self.doubtful = [Reply(status=503)]
         self.stalled = asyncio.Event()
         self.waiting = asyncio.Semaphore(0)
 
@@ -55,6 +60,8 @@ class Server:
         match request.json["params"]["name"]:
             case "read-busy" if self.busy:
                 return self.busy.pop()
+            case "asked" if self.doubtful:
+                return self.doubtful.pop()
             case "bad":
                 return error_reply(request, -32000, "no", data={"city": "é"})
             case "read-stalls" | "write-stalls":
@@ -207,6 +214,17 @@ async def record(client: Client, address: str, folder: Path) -> None:
             await handle.cancel(reason="enough")
             _, found = await pack.end(handle)
             write("cancelled", found)
+
+            handle = await pack.start(workflow([call("a", "asked"), call("b")]), run_id="acme/asked")
+            ((identity, _),) = await asked_of_run(handle)
+            await resolve(handle, identity, ACCEPT)
+            _, found = await pack.end(handle)
+            write("asked", found)
+
+            _, found = await pack.run(workflow([call("a", idempotencyKey=KEY)]), run_id="acme/keyed")
+            write("keyed", found)
+            effect = by_key("acme", "fake", "write", str(KEY["value"]), None)
+            write("effect", await chain(client, effect_workflow_id(effect.effect_id)), log=False)
 
             async with Worker(client, task_queue="author", workflows=[TwoCalls]):
                 handle = await client.start_workflow(

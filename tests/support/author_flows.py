@@ -105,10 +105,7 @@ class TooBig:
 
     @workflow.run
     async def run(self, size: int, queue: str) -> Told:
-        told = await Author().make(Call("call_tool", ["fake", "echo", {"value": "x" * size}]), queue)
-        uri = await Author().make(Call("read_resource", ["fake", "x" * size]), queue)
-        assert uri.code == told.code
-        return told
+        return await Author().make(Call("call_tool", ["fake", "echo", {"value": "x" * size}]), queue)
 
 
 @workflow.defn
@@ -128,3 +125,41 @@ class Bare:
     async def run(self) -> str:
         assert ctx.mcp is not None
         return "done"
+
+
+@dataclass
+class Left:
+    """How many parts of `InParts` are left, and the queue of the pack."""
+
+    parts: int
+    queue: str
+
+
+@workflow.defn
+class InParts:
+    """Calls the same tool with the same arguments in each of its parts."""
+
+    @workflow.run
+    async def run(self, left: Left) -> str:
+        answer = await ctx.mcp.call_tool("fake", "write", {"x": 1}, task_queue=left.queue)
+        if left.parts > 1:
+            workflow.continue_as_new(Left(left.parts - 1, left.queue))
+        return answer.raw.decode()
+
+
+@workflow.defn
+class GivesUp:
+    """Makes two calls that share an effect, and gives up the first when it is told to."""
+
+    @workflow.run
+    async def run(self, key: str, queue: str) -> str:
+        self._first, second = (
+            asyncio.create_task(ctx.mcp.call_tool("fake", "write", idempotency_key=key, task_queue=queue))
+            for _ in range(2)
+        )
+        return (await second).raw.decode()
+
+    @workflow.update
+    async def give_up(self) -> None:
+        self._first.cancel()
+        await workflow.wait([self._first])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from temporalio.api.failure.v1 import Failure
 
@@ -40,3 +41,8 @@ def call_failure(
     if rpc_error is not None:
         failure.application_failure_info.details.payloads.append(json_payload(rpc_error))
     return failure
+
+
+def in_doubt(**more: Any) -> Failure:
+    """The failure of an attempt that may have had its effect, where a person is to be asked."""
+    return call_failure(delivery="unknown", repeat_safe=False, onDoubt="ask", **more)

@@ -22,7 +22,7 @@ _RunMachine = machines.RunMachine
 
 Told = tuple[int, str, str | None, bytes]
 
-_TIMES = re.compile(rb',"durationMs":[0-9]+|,"at":"[0-9TZ:.-]+"')
+_TIMES = re.compile(rb',?"durationMs":[0-9]+|,"at":"[0-9TZ:.-]+"')
 
 
 class LiveLog:
@@ -33,7 +33,7 @@ class LiveLog:
         self._machines: dict[str, machines.RunMachine] = {}
         patch.setattr(machines, "RunMachine", self._made)
 
-    def _made(self, start: Any, inputs: bytes, *, emit: None) -> machines.RunMachine:
+    def _made(self, start: Any, inputs: bytes, kept: Sequence[bytes] = (), *, emit: None) -> machines.RunMachine:
         info = workflow.info()
         before = self._machines.get(info.continued_run_id or "")
         # A run that is replayed in the same process tells its log anew.
@@ -41,6 +41,7 @@ class LiveLog:
         made = _RunMachine(
             start,
             inputs,
+            kept,
             emit=lambda sequence, kind, node, payload, _: log.append((sequence, kind, node, _timeless(payload))),
             carried=before.carried if before else None,
         )

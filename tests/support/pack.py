@@ -16,7 +16,8 @@ from temporalio.client import Client, WorkflowFailureError, WorkflowHandle, Work
 
 import worker
 from openwop_mcp import jsontext
-from openwop_mcp.config import Settings
+from openwop_mcp.ceilings import INLINE_BYTES
+from openwop_mcp.config import Limits, Settings
 from openwop_mcp.nodes import REGISTRY
 from openwop_mcp.runs.definition import parse
 from openwop_mcp.runs.events import RunEvent
@@ -119,7 +120,7 @@ class Pack:
             run_id=run_id or mint_run_id(tenant),
             definition=text,
             owner=Owner(tenant, subject),
-            options=Options(heartbeat_timeout=heartbeat_timeout),
+            options=_options(self.client, heartbeat_timeout),
         )
         return await start_run(self.client, start, parsed, inputs, task_queue=self.task_queue)
 
@@ -136,6 +137,12 @@ class Pack:
             await handle.result()
         found = await chain(self.client, handle.id)
         return log_of(found), found
+
+
+def _options(client: Client, heartbeat_timeout: float) -> Options:
+    if client.data_converter.external_storage is None:
+        return Options(heartbeat_timeout)
+    return Options(heartbeat_timeout, INLINE_BYTES, Limits().call_bytes)
 
 
 @contextlib.asynccontextmanager

@@ -11,7 +11,7 @@ session, arguments and environment), ``["stderr", TEXT]``, ``["close", FD]``, ``
 ``["child"]`` (start a process that keeps the pipes; answer with its pid), ``["exit", STATUS]``, ``["kill", SIGNAL]``.
 
 Options: ``say`` and ``stderr`` (texts written at the start), ``exit`` (a status, at the start), ``stay`` (go on at the
-end of input), ``stubborn`` (ignore SIGTERM), ``deaf`` (read nothing).
+end of input), ``stubborn`` (ignore SIGTERM), ``deaf`` (read nothing), ``discover`` (the result of that method).
 """
 
 from __future__ import annotations
@@ -63,7 +63,10 @@ class Server:
         if "method" not in message or "id" not in message:
             return
         params = message.get("params", {})
-        steps = params.get("do", [["answer", {"resultType": "complete", "echo": params}]])
+        result = {"resultType": "complete", "echo": params}
+        if message["method"] == "server/discover":
+            result = self.options.get("discover", result)
+        steps = params.get("do", [["answer", result]])
         for name, *arguments in steps:
             getattr(self, f"do_{name}")(message["id"], *arguments)
 

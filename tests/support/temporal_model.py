@@ -5,14 +5,18 @@ Activities and timers end when the test says so; each workflow task takes up wha
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import temporalio.api.enums.v1 as enums
 import temporalio.api.history.v1 as history
 from temporalio.api.failure.v1 import Failure
+from temporalio.api.sdk.v1 import WorkflowTaskCompletedMetadata
+from temporalio.api.update.v1 import Request
 
 from openwop_mcp import calls, failures
+from openwop_mcp.runs.interrupts import RESOLVE, Resolution
 from openwop_mcp.runs.machine import (
     CancelNode,
     CancelRequested,
@@ -24,14 +28,19 @@ from openwop_mcp.runs.machine import (
     DrainRequested,
     Fact,
     FailRun,
+    InterruptResolved,
     NodeFailed,
     NodeSucceeded,
+    NoteWaiting,
     RunMachine,
     ScheduleNode,
     StartTimer,
     TimerFired,
 )
 from openwop_mcp.runs.start import RunStart
+
+AT_ONCE = 2
+"""The SDK's flag of a workflow task that applied answers and all else at once."""
 
 BEGINNING = 1_790_000_000_000
 """Milliseconds since 1970 at which every modelled run begins."""
@@ -54,6 +63,12 @@ def event(event_id: int, name: str, at: int, **attributes: Any) -> history.Histo
     return made
 
 
+def _canceled() -> Failure:
+    failure = Failure()
+    failure.canceled_failure_info.SetInParent()
+    return failure
+
+
 class TemporalModel:
     """One run: the live machine, what is under way, and the histories, one for each Temporal run."""
 
@@ -66,26 +81,32 @@ class TemporalModel:
         self.commands: list[Command] = []
         self.now = BEGINNING
         self.over = False
+        self.early: Callable[[Mapping[str, str]], Mapping[str, bytes]] = lambda _: {}
         self._queue: list[Fact] = []
+        self._answers: list[tuple[Resolution, list[InterruptResolved]]] = []
         self._begun_by: dict[int, int] = {}
         self._carried: Carried | None = None
         self._open(start)
 
-    def _open(self, start: RunStart) -> None:
+    def _open(self, start: RunStart, kept: Sequence[bytes] = ()) -> None:
         self.start = start
-        self.machine = RunMachine(start, self.inputs, emit=lambda *told: self.log.append(told), carried=self._carried)
-        self.quiet = RunMachine(start, self.inputs)
+        self.machine = RunMachine(
+            start, self.inputs, kept, emit=lambda *told: self.log.append(told), carried=self._carried
+        )
+        self.quiet = RunMachine(start, self.inputs, kept)
         self.histories.append([])
         self.under_way.clear()
         self._queue.clear()
         number = len(self.histories)
         self._append(
             "workflow_execution_started",
-            input=[start.encode(), self.inputs],
+            input=[start.encode(), self.inputs, *kept],
             original_execution_run_id=f"00000000-0000-4000-8000-{number:012}",
         )
-        begin = self._at()
-        self._task(lambda machine: machine.begin(begin))
+        for node_id, value in self.early(self.questions).items():
+            self.answer(node_id, value)
+        begin, answers = self._at(), [fact for _, facts in self._answers for fact in facts]
+        self._task(lambda machine: machine.begin(begin) + (machine.apply(answers) if answers else []))
 
     def _append(self, name: str, **attributes: Any) -> int:
         events = self.histories[-1]
@@ -112,9 +133,7 @@ class TemporalModel:
         """The activity ends as cancelled."""
         del self.under_way[ordinal]
         self._append("activity_task_canceled", scheduled_event_id=self._begun_by[ordinal])
-        failure = Failure()
-        failure.canceled_failure_info.SetInParent()
-        self._queue.append(NodeFailed(ordinal, failures.read(failure), self._at()))
+        self._queue.append(NodeFailed(ordinal, failures.read(_canceled()), self._at()))
 
     def fire(self, ordinal: int) -> None:
         del self.under_way[ordinal]
@@ -125,29 +144,68 @@ class TemporalModel:
         self._append("workflow_execution_cancel_requested", cause=reason)
         self._queue.append(CancelRequested(reason, self._at()))
 
+    def answer(self, node_id: str, value: bytes) -> None:
+        """A person answers the question that a node waits with."""
+        resolution = Resolution(self.questions[node_id], value, b'{"subjectId":"alice"}')
+        ordinals = self.machine.open_interrupts(resolution.interrupt_id)
+        assert ordinals
+        for ordinal in ordinals:
+            self.machine.check_answer(ordinal, value)
+        facts = [InterruptResolved(ordinal, value, resolution.resolved_by, self._at()) for ordinal in ordinals]
+        self._answers.append((resolution, facts))
+
     # --- workflow tasks ---
 
-    def task(self, *, suggest: bool = False) -> None:
-        """One workflow task with what is new, if anything is."""
-        if self.over or not self._queue:
+    def task(self, *, suggest: bool = False, at_once: bool = False) -> None:
+        """One workflow task with what is new, if anything is.
+
+        Args:
+            suggest: Whether Temporal suggests a continue-as-new.
+            at_once: Whether the SDK applies answers together with all else, and not before it.
+        """
+        if self.over or not (self._queue or self._answers):
             return
         facts, self._queue = self._queue, []
-        if suggest:
-            facts.append(DrainRequested(self._at()))
-        facts = self.shuffle(facts)
-        self._task(lambda machine: machine.apply(facts), suggest=suggest)
+        answers: list[Fact] = [fact for _, resolved in self._answers for fact in resolved]
+        drain = [DrainRequested(self._at())] if suggest else []
+        together = [answers + facts] if at_once else [answers, facts]
+        batches = [self.shuffle([*batch, *drain]) for batch in together if batch]
+        self._task(
+            lambda machine: [command for batch in batches for command in machine.apply(batch)],
+            suggest=suggest,
+            at_once=at_once,
+        )
 
-    def _task(self, run: Callable[[RunMachine], list[Command]], *, suggest: bool = False) -> None:
+    def _task(
+        self, run: Callable[[RunMachine], list[Command]], *, suggest: bool = False, at_once: bool = False
+    ) -> None:
         started = self._append("workflow_task_started", suggest_continue_as_new=suggest)
         self.commands = run(self.machine)
         assert run(self.quiet) == self.commands
-        completed = self._append("workflow_task_completed", started_event_id=started)
+        flags = WorkflowTaskCompletedMetadata(lang_used_flags=[AT_ONCE] if at_once else [])
+        completed = self._append("workflow_task_completed", started_event_id=started, sdk_metadata=flags)
+        answers, self._answers = self._answers, []
+        for resolution, _ in answers:
+            request = Request()
+            request.input.name = RESOLVE
+            request.input.args.payloads.append(failures.json_payload(resolution.encode()))
+            self._append("workflow_execution_update_accepted", accepted_request=request)
+            self._append("workflow_execution_update_completed")
         gone = {command.ordinal for command in self.commands if isinstance(command, CancelNode)}
+        unsent = [one.ordinal for one in self.commands if isinstance(one, ScheduleNode) and one.ordinal in gone]
+        if unsent:
+            # What is scheduled and cancelled in one task never reaches the server, and ends within that task.
+            ended = self.shuffle([NodeFailed(ordinal, failures.read(_canceled()), self._at()) for ordinal in unsent])
+            more = self.machine.apply(ended)
+            assert self.quiet.apply(ended) == more
+            self.commands = [*self.commands, *more]
         for command in self.commands:
             self._carry_out(command, completed, gone)
 
-    def _carry_out(self, command: Command, completed: int, gone: set[int]) -> None:
+    def _carry_out(self, command: Command, completed: int, gone: set[int]) -> None:  # noqa: C901 - one case each
         match command:
+            case ScheduleNode() if command.ordinal in gone:
+                pass
             case ScheduleNode():
                 self._begun_by[command.ordinal] = self._append(
                     "activity_task_scheduled", activity_id=command.activity_id
@@ -160,6 +218,8 @@ class TemporalModel:
                         "timer_started", workflow_task_completed_event_id=completed
                     )
                     self.under_way[command.ordinal] = command
+            case NoteWaiting():
+                self._append("workflow_properties_modified")
             case CancelNode():
                 if isinstance(self.under_way.get(command.ordinal), StartTimer):
                     del self.under_way[command.ordinal]
@@ -172,7 +232,7 @@ class TemporalModel:
             case ContinueAsNew():
                 self._append("workflow_execution_continued_as_new")
                 self._carried = self.machine.carried
-                self._open(self.start.carrying(command.state))
+                self._open(self.start.carrying(command.state), command.kept)
 
     def _close(self, name: str, **attributes: Any) -> None:
         self._append(name, **attributes)
@@ -184,6 +244,17 @@ class TemporalModel:
     def types(self) -> list[str]:
         """The log as ``type node``."""
         return [f"{told[1]} {told[2]}" if told[2] else told[1] for told in self.log]
+
+    @property
+    def questions(self) -> dict[str, str]:
+        """Ids of the interrupts that are open, by the nodes that wait."""
+        found: dict[str, str] = {}
+        for _, kind, node_id, payload, _ in self.log:
+            if kind == "node.suspended":
+                found[node_id or ""] = json.loads(payload)["interruptId"]
+            elif kind in {"interrupt.resolved", "node.cancelled"}:
+                found.pop(node_id or "", None)
+        return found
 
     def ordinal(self, node_id: str) -> int:
         """The ordinal under which a node is under way."""

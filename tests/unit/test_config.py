@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from openwop_mcp.config import SettingsError, ToolPolicy, load
+from openwop_mcp.config import EffectivePolicy, SettingsError, load
 from openwop_mcp.effects.decide import RetryPolicy
+from openwop_mcp.protocol.keys import KeyArgument
 
 SECRETS = {"OPENWOP_KEY": "a-key-of-the-host", "WEATHER_TOKEN": "a-token-of-the-server"}
 
@@ -117,7 +118,7 @@ def test_the_defaults_need_no_file(tmp_path, monkeypatch):
     assert read.temporal.namespace == "default"
     assert read.worker.task_queue == "openwop-mcp"
     assert read.worker.tenant == "default"
-    assert read.limits.result_bytes == 1_572_864
+    assert read.limits.result_bytes == 64 * 1024**2
     assert read.servers == {}
 
 
@@ -205,23 +206,62 @@ def test_the_order_of_the_file_does_not_make_a_glob_specific(settings):
 
 def test_an_unclassified_tool_writes_and_is_not_repeated(settings):
     policy = settings(SERVER).servers["weather"].policy("anything")
-    assert policy == ToolPolicy()
-    assert policy.safety_tier == "write"
+    assert policy == EffectivePolicy()
+    assert (policy.safety_tier, policy.replay_policy, policy.on_doubt) == ("write", "non-deterministic", "fail")
     assert not policy.repeat_safe
 
 
+@pytest.mark.parametrize("doubt", ["fail", "ask", "resend"])
 @pytest.mark.parametrize(
-    ("tier", "replay", "safe"),
+    ("tier", "replay", "honoured", "safe"),
     [
-        ("pure", "non-deterministic", True),
-        ("read", "non-deterministic", True),
-        ("write", "deterministic", True),
-        ("write", "idempotent", True),
-        ("write", "non-deterministic", False),
+        ("pure", "non-deterministic", False, True),
+        ("read", "non-deterministic", False, True),
+        ("write", "deterministic", False, True),
+        ("write", "idempotent", False, True),
+        ("write", "non-deterministic", True, True),
+        ("write", "non-deterministic", False, False),
     ],
 )
-def test_a_repeat_is_safe_by_tier_or_by_replay_policy(tier, replay, safe):
-    assert ToolPolicy(safety_tier=tier, replay_policy=replay).repeat_safe is safe
+def test_a_repeat_is_safe_by_tier_replay_policy_or_a_key_that_the_server_honours_or_where_the_operator_insists(
+    settings, tier, replay, honoured, safe, doubt
+):
+    text = (
+        f"{SERVER}honours_key = {str(honoured).lower()}\n[servers.weather.tools.x]\n"
+        f"safety_tier = '{tier}'\nreplay_policy = '{replay}'\non_doubt = '{doubt}'\n"
+    )
+    policy = settings(text).servers["weather"].policy("x")
+    assert policy.repeat_safe is (safe or doubt == "resend")
+    assert policy.on_doubt == doubt
+
+
+# --- the key of a call ---
+
+
+@pytest.mark.parametrize(
+    ("text", "carriers"),
+    [
+        ("", ("header", "meta")),
+        ("key_carriers = []", ()),
+        ("key_carriers = ['meta']", ("meta",)),
+        ("key_carriers = ['header', { argument = 'id key' }]", ("header", KeyArgument("id key"))),
+    ],
+)
+def test_what_carries_a_calls_key_is_as_it_is_written(settings, text, carriers):
+    server = settings(SERVER + text).servers["weather"]
+    assert server.key_carriers == carriers
+    assert server.honours_key is False
+
+
+@pytest.mark.parametrize("carriers", ["['header', 'meta']", "['meta']", "['header', { argument = 'key' }]"])
+def test_a_command_may_honour_a_key_that_reaches_it(settings, carriers):
+    text = f"[servers.weather]\ncommand = ['x']\nhonours_key = true\nkey_carriers = {carriers}"
+    assert settings(text).servers["weather"].policy("anything").repeat_safe
+
+
+def test_settings_with_an_argument_for_the_key_can_be_shown(settings):
+    written = settings(SERVER + "key_carriers = ['header', { argument = 'key' }]").servers["weather"]
+    assert written.model_dump(include={"key_carriers"}) == {"key_carriers": ("header", {"argument": "key"})}
 
 
 # --- the environment ---
@@ -245,6 +285,11 @@ def test_a_repeat_is_safe_by_tier_or_by_replay_policy(tier, replay, safe):
         ("SERVERS__NEW__URL", "http://h/x", lambda s: s.servers["new"].url == "http://h/x"),
         ("SERVERS__New__URL", "http://h/x", lambda s: s.servers["New"].url == "http://h/x"),
         ("SERVERS", '{ only = { url = "http://h/x" } }', lambda s: s.servers.keys() == {"only"}),
+        ("SERVERS__WEATHER__HONOURS_KEY", "true", lambda s: s.servers["weather"].honours_key),
+        ("SERVERS__WEATHER__KEY_CARRIERS", '["meta"]', lambda s: s.servers["weather"].key_carriers == ("meta",)),
+        ("SERVERS__WEATHER__KEY_CARRIERS__0", "meta", lambda s: s.servers["weather"].key_carriers == ("meta",)),
+        ("SERVERS__WEATHER__KEY_CARRIERS__0", '{ argument = "k" }', lambda s: argument(s) == "k"),
+        ("SERVERS__WEATHER__KEY_CARRIERS__0__ARGUMENT", "k", lambda s: argument(s) == "k"),
         ("KEYS__1__SUBJECT", "other", lambda s: s.keys[1].subject == "other"),
         ("KEYS__0__SECRET__ENV", "WEATHER_TOKEN", lambda s: s.keys[0].secret.env == "WEATHER_TOKEN"),
         ("SERVERS__WEATHER__CREDENTIAL__BEARER__ENV", "OPENWOP_KEY", lambda s: bearer(s) == SECRETS["OPENWOP_KEY"]),
@@ -256,6 +301,11 @@ def test_every_value_can_be_given_by_the_environment_which_wins(settings, variab
 
 def tier(settings):
     return settings.servers["weather"].policy("get_forecast").safety_tier
+
+
+def argument(settings):
+    (carrier,) = settings.servers["weather"].key_carriers
+    return carrier.argument
 
 
 def bearer(settings):
@@ -308,6 +358,8 @@ def test_a_fault_in_the_environment_names_the_variable_and_the_key(faults, varia
 
 
 # --- faults of the file ---
+
+CARRIERS = 'write key_carriers = ["header", "meta"]'
 
 
 def test_a_named_file_that_is_missing_is_a_fault(tmp_path):
@@ -372,13 +424,43 @@ def test_faults_of_toml_name_the_line_and_the_key(faults, settings, text, line):
         ("[host]\nbind = 'h:70000'", "host.bind: not a value for this key: write host and port"),
         ("[host]\nfixtures = 1", "host.fixtures: wrong type: write fixtures = true or fixtures = false"),
         ("[worker]\ntenant = 'a b'", "worker.tenant: not a value for this key: write 1 to 128"),
-        ("[limits]\nresult_bytes = 3000000", "limits.result_bytes: not a value for this key: write a number of bytes"),
+        ("[storage]\ndriver = 's3'", 'storage: driver = "s3" needs a bucket'),
+        ("[storage]\nbucket = 'b'", 'storage: bucket, prefix, endpoint and region belong to driver = "s3"'),
+        ("[storage]\ndriver = 'none'\nfolder = '/b'", 'storage: folder belongs to driver = "folder"'),
+        ("[storage]\nfolder = 'blobs'", "storage.folder: not a value for this key: write an absolute path"),
+        ("[limits]\nresult_bytes = 1", "limits.result_bytes: not a value for this key: write a number of bytes"),
         (SERVER + "tenants = []", 'servers.weather.tenants: not a value for this key: write tenants = ["*"]'),
         (SERVER + "tenants = ['a*']", 'servers.weather.tenants.0: not a value for this key: write tenants = ["*"]'),
         (SERVER + "timeouts = { total = 3601 }", "servers.weather.timeouts.total: not a value for this key: write se"),
         (SERVER + "timeouts = { idle = 0 }", "servers.weather.timeouts.idle: not a value for this key: write seconds"),
         (SERVER + "network = 'lan'", 'servers.weather.network: not a value for this key: write "public", "private" or'),
         (SERVER + "tools = { x = { safety_tier = 'exec' } }", "servers.weather.tools.x.safety_tier: not a value for"),
+        (SERVER + "tools = { x = { on_doubt = 'retry' } }", "servers.weather.tools.x.on_doubt: not a value for this k"),
+        (SERVER + "tools = { x = { honours_key = true } }", "servers.weather.tools.x.honours_key: unknown key: "),
+        (SERVER + "key_carriers = 'header'", f"servers.weather.key_carriers: wrong type: {CARRIERS}"),
+        (SERVER + "key_carriers = ['body']", f"servers.weather.key_carriers.0: not a value for this key: {CARRIERS}"),
+        (
+            SERVER + "key_carriers = ['meta', 7]",
+            f"servers.weather.key_carriers.1: not a value for this key: {CARRIERS}",
+        ),
+        (SERVER + "key_carriers = [{}]", f"servers.weather.key_carriers.0: not a value for this key: {CARRIERS}"),
+        (SERVER + "key_carriers = [{ argument = '' }]", "servers.weather.key_carriers.0: not a value for this key: w"),
+        (SERVER + "key_carriers = [{ argument = 7 }]", "servers.weather.key_carriers.0: not a value for this key: wr"),
+        (SERVER + "key_carriers = [{ argument = 'a', b = 1 }]", "servers.weather.key_carriers.0: not a value for thi"),
+        (SERVER + "key_carriers = ['meta', 'meta']", "servers.weather.key_carriers: a carrier stands twice: keep one"),
+        (
+            SERVER + "key_carriers = [{ argument = 'a' }, { argument = 'b' }]",
+            "servers.weather.key_carriers: two arguments for one key: keep the one",
+        ),
+        (SERVER + "honours_key = 1", "servers.weather.honours_key: wrong type: write honours_key = true or honours_k"),
+        (
+            SERVER + "honours_key = true\nkey_carriers = []",
+            f"servers.weather: honours_key = true, and nothing carries a key to this server: {CARRIERS}",
+        ),
+        (
+            "[servers.w]\ncommand = ['x']\nhonours_key = true\nkey_carriers = ['header']",
+            f"servers.w: honours_key = true, and nothing carries a key to this server: {CARRIERS}",
+        ),
         ("[servers.w]", "servers.w: write one of url = "),
         ("[servers.w]\nurl = 'ftp://h/x'", "servers.w.url: not a value for this key: write the address of its"),
         ("[servers.w]\nurl = 'https://a..b/x'", "servers.w.url: the host is no name"),

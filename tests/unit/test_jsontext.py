@@ -470,6 +470,12 @@ def test_a_text_in_several_parts_is_measured_as_one() -> None:
     assert not jsontext.nests(filled * 20 + b"1" + b"}]" * 20 + b"[]" * 600, 40)
 
 
+def test_a_depth_that_is_refused_is_told() -> None:
+    jsontext.check_depth(b"[" * 512 + b"]" * 512, 512)
+    with pytest.raises(JsonTextError, match="nested deeper than 512 levels"):
+        jsontext.check_depth(b'{"a":' * 4_000_000, 512)
+
+
 @pytest.mark.parametrize("most", [0, 1, 2])
 def test_no_more_members_or_elements_are_read_than_were_asked_for(most: int) -> None:
     for text, read in ((b'{"a":1,"a":"\\ud800"}', jsontext.members), (b'["\\ud800",1]', jsontext.elements)):

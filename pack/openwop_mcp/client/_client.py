@@ -11,14 +11,23 @@ import functools
 import hashlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from openwop_mcp import jsontext
 from openwop_mcp.client._cache import Asker, ResultCache
-from openwop_mcp.client._conversation import DEFAULT, CallOptions, Conversation, Exchange, Members, OnInput
+from openwop_mcp.client._conversation import (
+    DEFAULT,
+    NOTHING_MORE,
+    CallOptions,
+    Conversation,
+    Exchange,
+    Members,
+    More,
+    OnInput,
+)
 from openwop_mcp.client._notices import Notice
 from openwop_mcp.client._redact import Redactor
 from openwop_mcp.client._tools import KnownTool, ToolBook
@@ -26,7 +35,7 @@ from openwop_mcp.client._wire import Wire
 from openwop_mcp.config import Timeouts
 from openwop_mcp.effects.delivery import Delivery
 from openwop_mcp.errors import InvalidRequestError, McpError, NotCallableError, RpcError
-from openwop_mcp.protocol import messages, params, revisions
+from openwop_mcp.protocol import keys, messages, params, revisions
 
 if TYPE_CHECKING:
     from openwop_mcp import schemas
@@ -60,6 +69,7 @@ class McpClient:
         log_level: The level from which on the server may send log messages; None for none.
         on_input: Answers the server's questions; None declares that it must ask none.
         validate: What arguments that break a known input schema lead to: nothing, a warning, or no call.
+        key_carriers: What carries the key of a call that has one.
         redactor: Keeps credentials out of errors and logs.
         cache: What servers said and is still fresh; may be shared with other clients.
         clock: Monotonic seconds.
@@ -76,6 +86,7 @@ class McpClient:
         log_level: str | None = None,
         on_input: OnInput | None = None,
         validate: Literal["off", "warn", "refuse"] = "warn",
+        key_carriers: Sequence[keys.KeyCarrier] = keys.DEFAULT_CARRIERS,
         redactor: Redactor | None = None,
         cache: ResultCache[Exchange] | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -86,6 +97,7 @@ class McpClient:
         # Two servers of the settings may share an origin, and be shown different credentials.
         self._identity = f"{name} {wire.origin}"
         self._validate = validate
+        self._key_carriers = tuple(key_carriers)
         self._redactor = redactor or Redactor(())
         self._clock = clock
         self._cache: ResultCache[Exchange] = ResultCache(clock) if cache is None else cache
@@ -125,11 +137,13 @@ class McpClient:
         await self._conversation.close()
 
     async def call_tool(self, name: str, arguments: bytes | None, options: CallOptions = DEFAULT) -> Exchange:
-        """``tools/call``. ``arguments`` is the JSON text of an object and is sent as it stands.
+        """``tools/call``. ``arguments`` is the JSON text of an object; at most the call's key is added to it.
 
         Raises:
             McpError: Any of the tree.
         """
+        carried = keys.carry(options.provider_key, self._key_carriers, arguments)
+        arguments = carried.arguments
         members = [("name", jsontext.encode(name))]
         if arguments is not None:
             members.append(("arguments", arguments))
@@ -139,7 +153,7 @@ class McpClient:
         await self._judge_arguments(name, tool, arguments)
         began = self._clock()
         try:
-            exchange = await self._conversation.answered("tools/call", members, options, _mirror(tool, arguments))
+            exchange = await self._conversation.answered("tools/call", members, options, _beside(tool, carried))
         except RpcError as refusal:
             if refusal.rpc_code != messages.HEADER_MISMATCH:
                 raise
@@ -157,7 +171,7 @@ class McpClient:
             if fresh.invalid is not None or fresh.headers == tool.headers:
                 raise
             tool, left = fresh, self._conversation.limits(options.timeout, began)
-            exchange = await self._conversation.answered("tools/call", members, options, _mirror(tool, arguments), left)
+            exchange = await self._conversation.answered("tools/call", members, options, _beside(tool, carried), left)
         return await self._judged(tool, exchange)
 
     async def list_tools(self, cursor: str | None = None, options: CallOptions = DEFAULT) -> Exchange:
@@ -211,7 +225,7 @@ class McpClient:
         """
         lasting = self._timeouts.model_copy(update={"idle": LISTEN, "total": LISTEN})
         return await self._conversation.answered(
-            "subscriptions/listen", [("notifications", notifications)], options, (), lasting
+            "subscriptions/listen", [("notifications", notifications)], options, limits=lasting
         )
 
     def _changed(self, notice: Notice) -> None:
@@ -252,7 +266,7 @@ class McpClient:
         for _ in range(MAX_PAGES):
             members = [] if cursor is None else [("cursor", jsontext.encode(cursor))]
             limits = self._conversation.limits(timeout, began)
-            page = (await self._conversation.request("tools/list", members, DEFAULT, (), limits)).result
+            page = (await self._conversation.request("tools/list", members, DEFAULT, NOTHING_MORE, limits)).result
             learnt = self._tools.learn(page)
             if name in learnt:
                 return learnt[name]
@@ -299,8 +313,9 @@ class McpClient:
         return replace(exchange, verdict=await _check(tool.output_schema, content))
 
 
-def _mirror(tool: KnownTool, arguments: bytes | None) -> list[tuple[str, str]]:
-    return params.param_headers(tool.headers, arguments) if tool.headers and arguments is not None else []
+def _beside(tool: KnownTool, call: keys.Carried) -> More:
+    mirrors = params.param_headers(tool.headers, call.arguments) if tool.headers and call.arguments is not None else ()
+    return More(mirrors, call.headers, call.meta)
 
 
 async def _check(schema: bytes, instance: bytes) -> schemas.Verdict:

@@ -103,6 +103,7 @@ class Clients:
             log_level=server.log_level,
             on_input=self._on_input,
             validate=server.validate_schemas,
+            key_carriers=server.key_carriers,
             redactor=redactor,
             cache=self._cache,
         )

@@ -37,7 +37,7 @@ from openwop_mcp.protocol import eras, messages, mrtr, revisions
 if TYPE_CHECKING:
     from openwop_mcp import schemas
 
-__all__ = ("DEFAULT", "CallOptions", "Conversation", "Exchange", "Members", "OnInput")
+__all__ = ("DEFAULT", "CallOptions", "Conversation", "Exchange", "Members", "More", "OnInput")
 
 T = TypeVar("T")
 
@@ -131,6 +131,8 @@ class CallOptions:
         log_level: The level from which on the server may send log messages; None for the server's setting.
         tenant: On whose behalf; what one may see no other is shown.
         principal: On whose authority, likewise.
+        provider_key: The key that a server can tell a repeat of the same effect by, visible ASCII. ``tools/call``
+            alone carries it, in whatever the server's settings say carries keys.
     """
 
     timeout: float | None = None
@@ -139,9 +141,28 @@ class CallOptions:
     log_level: str | None = None
     tenant: str = ""
     principal: str = ""
+    provider_key: str | None = None
 
 
 DEFAULT = CallOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class More:
+    """What one request carries beside its params and what every request does.
+
+    Attributes:
+        mirrors: Headers that mirror its arguments, which revision 2026-07-28 alone has.
+        headers: Headers over HTTP, whatever the revision.
+        meta: Members of ``_meta``.
+    """
+
+    mirrors: Sequence[tuple[str, str]] = ()
+    headers: Sequence[tuple[str, str]] = ()
+    meta: Sequence[tuple[str, bytes]] = ()
+
+
+NOTHING_MORE = More()
 
 
 class Conversation:
@@ -225,7 +246,7 @@ class Conversation:
         method: str,
         members: Members,
         options: CallOptions,
-        extra: Sequence[tuple[str, str]] = (),
+        more: More = NOTHING_MORE,
         limits: Timeouts | None = None,
     ) -> Exchange:
         """A request and what the server asks before it answers, if there is someone to ask.
@@ -235,7 +256,7 @@ class Conversation:
         """
         limits = limits or self.limits(options.timeout)
         try:
-            return await self._rounds(method, members, options, extra, limits)
+            return await self._rounds(method, members, options, more, limits)
         except McpError as error:
             if isinstance(error, TimeLimitError) and error.limit == "total":
                 error.of(limits.total)
@@ -248,11 +269,11 @@ class Conversation:
         method: str,
         members: Members,
         options: CallOptions,
-        extra: Sequence[tuple[str, str]],
+        more: More,
         limits: Timeouts,
     ) -> Exchange:
         began = self._clock()
-        exchange = await self.request(method, members, options, extra, limits)
+        exchange = await self.request(method, members, options, more, limits)
         rounds = 0
         while messages.is_input_required(exchange.result):
             if rounds == MAX_ROUNDS:
@@ -260,7 +281,7 @@ class Conversation:
             rounds += 1
             asked = await self._asked(method, exchange.result)
             again = mrtr.retry(members, *asked)
-            exchange = await self.request(method, again, options, extra, self._less(limits, began))
+            exchange = await self.request(method, again, options, more, self._less(limits, began))
         return replace(exchange, asked=True) if rounds else exchange
 
     async def _asked(self, method: str, result: bytes) -> tuple[mrtr.InputRequired, Mapping[str, bytes]]:
@@ -277,7 +298,7 @@ class Conversation:
         method: str,
         members: Members,
         options: CallOptions,
-        extra: Sequence[tuple[str, str]],
+        more: More,
         limits: Timeouts,
     ) -> Exchange:
         """A request on agreed terms, and once more on others where those turn out not to stand."""
@@ -291,7 +312,7 @@ class Conversation:
             tries += 1
             left = self._less(limits, began)
             try:
-                result, incoming = await self._send(terms, method, members, left, options, extra)
+                result, incoming = await self._send(terms, method, members, left, options, more)
             except (StaleTermsError, RpcError, HttpStatusError) as failure:
                 stale = isinstance(failure, StaleTermsError)
                 known = known if stale else Delivery.NOT_PROCESSED
@@ -375,7 +396,7 @@ class Conversation:
 
     async def _ask(self, terms: Terms, method: str, members: Members, limits: Timeouts) -> tuple[bytes, Incoming]:
         """What the negotiator asks with."""
-        return await self._send(terms, method, members, limits, DEFAULT, ())
+        return await self._send(terms, method, members, limits, DEFAULT, NOTHING_MORE)
 
     async def _introduce(self, terms: Terms) -> None:
         await self._wire.notify(messages.notification("notifications/initialized"), terms)
@@ -403,7 +424,7 @@ class Conversation:
         members: Members,
         limits: Timeouts,
         options: CallOptions,
-        extra: Sequence[tuple[str, str]],
+        more: More,
     ) -> tuple[bytes, Incoming]:
         if terms.legacy:
             _declared(terms, method)
@@ -411,10 +432,10 @@ class Conversation:
         out = Outgoing(
             request_id,
             method,
-            messages.request(request_id, method, members, self._meta_of(terms, method, request_id, options)),
+            messages.request(request_id, method, members, self._meta_of(terms, method, request_id, options, more)),
             terms,
             None if terms.legacy else _named(method, members),
-            extra if self._wire.http and not terms.legacy else (),
+            [*(() if terms.legacy else more.mirrors), *more.headers] if self._wire.http else (),
         )
 
         level = options.log_level or self._log_level
@@ -440,7 +461,9 @@ class Conversation:
             raise
         return result, incoming
 
-    def _meta_of(self, terms: Terms, method: str, request_id: int, options: CallOptions) -> list[tuple[str, bytes]]:
+    def _meta_of(
+        self, terms: Terms, method: str, request_id: int, options: CallOptions, more: More
+    ) -> list[tuple[str, bytes]]:
         meta = [] if terms.legacy else list(self._meta)
         if method not in WITHOUT_PROGRESS:
             meta.append(("progressToken", b"%d" % request_id))
@@ -448,6 +471,7 @@ class Conversation:
         if level is not None and not terms.legacy:
             meta.append((messages.LOG_LEVEL, jsontext.encode(level)))
         meta.extend(trace_meta())
+        meta.extend(more.meta)
         return meta
 
     def _take(

@@ -6,7 +6,6 @@ is safe, is scheduled here after a durable timer, so that every attempt stands i
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -14,8 +13,6 @@ from typing import Any, Literal, TypedDict, Unpack
 
 from temporalio import workflow
 from temporalio.common import RawValue
-from temporalio.common import RetryPolicy as ActivityRetryPolicy
-from temporalio.exceptions import ActivityError
 
 with workflow.unsafe.imports_passed_through():
     # Names are taken from modules, never modules from the package: the package itself is executed anew in the sandbox,
@@ -24,18 +21,25 @@ with workflow.unsafe.imports_passed_through():
         ACTIVITY_NAMES,
         DEFAULT_TASK_QUEUE,
         LOG_LEVELS,
-        MAX_CALL_BYTES,
+        MAX_DEPTH,
+        MAX_KEY,
+        MAX_NAME,
+        MAX_URI,
         NO_ARGUMENTS,
         CallRequest,
         LogLevel,
         completion,
         recorded,
     )
-    from openwop_mcp.effects.decide import Again, RetryPolicy, decide
+    from openwop_mcp.ceilings import MAX_CALL_BYTES, call_ceiling
+    from openwop_mcp.ctx.attempts import ONE_ATTEMPT, EndedError, attempted
+    from openwop_mcp.ctx.interrupts import ask_about_doubt
+    from openwop_mcp.effects.decide import RetryPolicy
     from openwop_mcp.effects.delivery import Delivery
+    from openwop_mcp.effects.doubt import Answer
     from openwop_mcp.errors import InvalidRequestError, McpError, ResultTooLargeError
-    from openwop_mcp.failures import McpCallError, json_payload, read, refusal
-    from openwop_mcp.jsontext import check, encode
+    from openwop_mcp.failures import CallFailure, McpCallError, json_payload, refusal
+    from openwop_mcp.jsontext import check, check_depth, encode
     from openwop_mcp.verbatim import Verbatim
 
 __all__ = (
@@ -56,15 +60,14 @@ HEARTBEAT_TIMEOUT = timedelta(seconds=10)
 """After this long without a beat (there is one a second) a worker counts as lost. Ten beats may be missed: a loaded
 machine or a restarting Temporal must not leave an effect in doubt."""
 
+SHORTEST_HEARTBEAT = timedelta(seconds=2)
+"""Attempts beat once a second: below this a worker that is only busy looks lost."""
+
+LONGEST_HEARTBEAT = timedelta(days=1)
+"""For so long the loss of a worker would stay unnoticed; nobody means more."""
+
 ATTEMPT_TIMEOUT = timedelta(hours=2)
 """Backstop for one attempt. The limits that matter are the server's ``timeouts``, of at most an hour, in the worker."""
-
-MAX_PROSE = 200
-"""Characters of a summary, which is a line in Temporal's UI."""
-
-# Activities here have no summary: each payload of a command is visited eleven times by the SDK, every time through the
-# sandbox, which for a summary comes to a tenth of a call's CPU. The activity's type and input say the same.
-ONE_ATTEMPT = ActivityRetryPolicy(maximum_attempts=1)
 
 Arguments = Mapping[str, Any] | bytes | Verbatim
 
@@ -88,12 +91,12 @@ class CallOptions(TypedDict, total=False):
     """What every call takes besides.
 
     Attributes:
-        timeout: Total time for one attempt, where it is to be less than the server's ``timeouts.total``.
+        timeout: Total time for one attempt, above 0, where it is to be less than the server's ``timeouts.total``.
         retry: Limits of further attempts in place of the server's. They never make a repeat safe.
         log_level: From which level on the worker logs what the server says while it works on this call, in place of the
             server's setting. A server of a revision before 2026-07-28 knows only the setting.
         task_queue: Queue of the worker that has the pack; with ``McpPlugin`` the workflow's own is used by itself.
-        heartbeat_timeout: How long a worker may be silent before it counts as lost.
+        heartbeat_timeout: How long a worker may be silent before it counts as lost, from 2 seconds to a day.
     """
 
     timeout: timedelta | None
@@ -117,7 +120,7 @@ async def call_tool(
         server_id: The server, by its id in the worker's settings.
         name: The tool.
         arguments: A mapping, or the JSON text of an object, which is sent byte for byte.
-        idempotency_key: A key of your own for this effect.
+        idempotency_key: A key of your own for this effect, 1 to 512 characters: calls that share it are one effect.
         options: See :class:`CallOptions`.
 
     Returns:
@@ -126,6 +129,9 @@ async def call_tool(
     Raises:
         McpCallError: There is no result. ``code`` and ``delivery`` say why and what is known of the effect.
     """
+    if idempotency_key is not None and not (isinstance(idempotency_key, str) and 0 < len(idempotency_key) <= MAX_KEY):
+        told = f"idempotency_key: give a text of 1 to {MAX_KEY} characters, or None"
+        raise _refused(InvalidRequestError(told, path="idempotency_key"))
     request = CallRequest("callTool", server_id, name=name, idempotency_key=idempotency_key)
     return await _call(request, _text(arguments), **options)
 
@@ -247,48 +253,41 @@ async def _call(
     task_queue: str = DEFAULT_TASK_QUEUE,
     heartbeat_timeout: timedelta = HEARTBEAT_TIMEOUT,
 ) -> Verbatim:
+    _check_short("name", asked.name, MAX_NAME)
+    _check_short("uri", asked.uri, MAX_URI)
+    _check_times(timeout, heartbeat_timeout)
     seconds = None if timeout is None else timeout.total_seconds()
     request = replace(asked, timeout=seconds, retry=retry, log_level=_level(log_level))
+    request = replace(request, origin=workflow.info().original_execution_run_id)
     _check_size(request, arguments)
-    waited = 0.0
-    while True:
-        try:
-            return await _attempt(request, arguments, task_queue, heartbeat_timeout)
-        except ActivityError as error:
-            if error.failure is None:
-                raise
-            failure = read(error.failure)
-            if failure.cancelled:
-                raise asyncio.CancelledError from error
-            decision = decide(failure.policy, request.attempt, waited, failure.happened)
-            if not isinstance(decision, Again):
-                raise McpCallError.of(failure, decision) from error
-        if decision.wait > 0:
-            await workflow.sleep(decision.wait, summary=f"retry {_prose(request)} after {decision.wait:g} s")
-        waited += decision.wait
-        request = request.next_attempt()
 
+    # Activities here have no summary: each payload of a command is visited eleven times by the SDK, every time through
+    # the sandbox, which for a summary comes to a tenth of a call's CPU. The activity's type and input say the same.
+    async def schedule(attempt: CallRequest) -> RawValue:
+        answer: RawValue = await workflow.execute_activity(
+            ACTIVITY_NAMES[attempt.method],
+            args=[
+                RawValue(json_payload(attempt.encode())),
+                RawValue(json_payload(NO_ARGUMENTS if arguments is None else arguments)),
+            ],
+            result_type=RawValue,
+            task_queue=task_queue,
+            start_to_close_timeout=ATTEMPT_TIMEOUT,
+            heartbeat_timeout=heartbeat_timeout,
+            retry_policy=ONE_ATTEMPT,
+            cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+        )
+        return answer
 
-async def _attempt(
-    request: CallRequest, arguments: bytes | None, task_queue: str, heartbeat_timeout: timedelta
-) -> Verbatim:
-    given = NO_ARGUMENTS if arguments is None else arguments
-    answer: RawValue = await workflow.execute_activity(
-        ACTIVITY_NAMES[request.method],
-        args=[RawValue(json_payload(request.encode())), RawValue(json_payload(given))],
-        result_type=RawValue,
-        task_queue=task_queue,
-        start_to_close_timeout=ATTEMPT_TIMEOUT,
-        heartbeat_timeout=heartbeat_timeout,
-        retry_policy=ONE_ATTEMPT,
-        cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-    )
-    return recorded(answer.payload)
+    async def ask(failure: CallFailure) -> Answer:
+        taken = len(request.encode()) + len(arguments or b"")
+        room = max(0, call_ceiling(workflow.payload_converter()) - taken)
+        return await ask_about_doubt(failure, room, key=request.idempotency_key, arguments=arguments)
 
-
-def _prose(request: CallRequest) -> str:
-    about = f" {request.subject}" if request.subject else ""
-    return f"{request.method} {request.server_id}{about}"[:MAX_PROSE]
+    try:
+        return recorded((await attempted(request, schedule, ask)).payload)
+    except EndedError as ended:
+        raise McpCallError.of(ended.failure, ended.decision) from ended.__cause__
 
 
 def _level(log_level: LogLevel | None) -> LogLevel | None:
@@ -297,12 +296,28 @@ def _level(log_level: LogLevel | None) -> LogLevel | None:
     return log_level
 
 
+def _check_short(option: str, text: str | None, most: int) -> None:
+    if isinstance(text, str) and len(text) > most:
+        raise _refused(InvalidRequestError(f"{option}: give a text of at most {most} characters", path=option))
+
+
+def _check_times(timeout: timedelta | None, heartbeat_timeout: timedelta) -> None:
+    """What Temporal refuses would fail the workflow task, and the next one like it, for ever."""
+    if timeout is not None and not (isinstance(timeout, timedelta) and timeout > timedelta(0)):
+        raise _refused(InvalidRequestError("timeout: give a timedelta above 0, or None", path="timeout"))
+    known = isinstance(heartbeat_timeout, timedelta)
+    if not (known and SHORTEST_HEARTBEAT <= heartbeat_timeout <= LONGEST_HEARTBEAT):
+        told = "heartbeat_timeout: give a timedelta from 2 seconds to 1 day"
+        raise _refused(InvalidRequestError(told, path="heartbeat_timeout"))
+
+
 def _text(given: Arguments | None, path: str = "arguments") -> bytes | None:
     """The JSON text of what was given; a fault fails the workflow, as a workflow task would be tried for ever."""
     if given is None:
         return None
     try:
         text = given if isinstance(given, bytes) else encode(given)
+        check_depth(text, MAX_DEPTH)
         check(text)
     except (TypeError, ValueError) as error:
         raise _refused(InvalidRequestError(f"{path}: {error}", path=path)) from None
@@ -314,14 +329,16 @@ def _check_size(request: CallRequest, arguments: bytes | None) -> None:
         size = len(request.encode()) + len(arguments or b"")
     except (TypeError, ValueError) as error:
         raise _refused(InvalidRequestError(f"the call {error}")) from None
-    if size > MAX_CALL_BYTES:
+    # Most calls are small, and those that ask are few: what a worker carries is not asked of it for every one.
+    if size > MAX_CALL_BYTES and size > (ceiling := call_ceiling(workflow.payload_converter())):
+        setting = "storage.driver" if ceiling == MAX_CALL_BYTES else "limits.call_bytes"
         raise _refused(
             ResultTooLargeError(
-                f"a call of {size} bytes, arguments and names together, is over the {MAX_CALL_BYTES} bytes that"
-                " Temporal carries",
+                f"a call of {size} bytes, arguments and names together, is over the {ceiling} bytes that can be carried"
+                f" (setting {setting})",
                 delivery=Delivery.NOT_SENT,
-                limit=MAX_CALL_BYTES,
-                setting="none",
+                limit=ceiling,
+                setting=setting,
                 size=size,
             )
         )

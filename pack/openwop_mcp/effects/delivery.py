@@ -21,3 +21,8 @@ class Delivery(StrEnum):
 
     UNKNOWN = "unknown"
     """It left and no whole answer came back. The effect may have happened."""
+
+    @property
+    def nothing_happened(self) -> bool:
+        """Whether the server has certainly not acted on it."""
+        return self in {Delivery.NOT_SENT, Delivery.NOT_PROCESSED}

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from openwop_mcp import jsontext
-from openwop_mcp.calls import CallRequest, completion
+from openwop_mcp.calls import MAX_DEPTH, CallRequest, completion
+from openwop_mcp.effects.doubt import read_verdict
 from openwop_mcp.errors import InvalidRequestError
 from openwop_mcp.nodes.registry import NodeType
 
@@ -27,6 +29,9 @@ METHOD_OF: Mapping[str, str] = {
 }
 """Host method by node type; a type that is not here names its method as an input."""
 
+EMPTY: Mapping[jsontext.Kind, bytes] = {"object": b"{}", "array": b"[]"}
+"""What stands for a container of which only the kind counts."""
+
 
 @dataclass(frozen=True, slots=True)
 class NodeCall:
@@ -38,6 +43,9 @@ class NodeCall:
         principal: On whose authority it runs, as ``Owner.principal`` tells it; empty for runs that do not say.
         attempt: 1 for the first; counted by the run.
         config: JSON text of the node's configuration, as the definition has it.
+        origin: The Temporal run that asks, as it was named before any reset.
+        reset: Whether a part of the run's chain before this one was reset.
+        answer: JSON text of what a person decided about the node's effect, which was in doubt.
     """
 
     node_id: str
@@ -45,6 +53,9 @@ class NodeCall:
     attempt: int
     config: bytes
     principal: str = ""
+    origin: str | None = None
+    reset: bool = False
+    answer: bytes | None = None
 
     def encode(self) -> bytes:
         """JSON text, the configuration in it byte for byte."""
@@ -55,6 +66,9 @@ class NodeCall:
                 ("attempt", jsontext.encode(self.attempt)),
                 ("config", self.config),
                 *([("principal", jsontext.encode(self.principal))] if self.principal else []),
+                *([] if self.origin is None else [("origin", jsontext.encode(self.origin))]),
+                *([("reset", b"true")] if self.reset else []),
+                *([] if self.answer is None else [("answer", self.answer)]),
             ]
         )
 
@@ -68,6 +82,9 @@ class NodeCall:
             attempt=jsontext.decode(members["attempt"]),
             config=members["config"],
             principal=jsontext.decode(members["principal"]) if "principal" in members else "",
+            origin=jsontext.decode(members["origin"]) if "origin" in members else None,
+            reset="reset" in members,
+            answer=members.get("answer"),
         )
 
     def request(self, node_type: NodeType, inputs: bytes) -> tuple[CallRequest, bytes | None]:
@@ -93,6 +110,12 @@ class NodeCall:
             principal=self.principal,
             idempotency_key=values.get("idempotency_key"),
             attempt=self.attempt,
+            node=self.node_id,
+            # A node runs once in a run, however many parts its chain has, and its attempts may lie in two of them.
+            whole_chain=True,
+            origin=self.origin,
+            reset=self.reset,
+            answer=None if self.answer is None else read_verdict(self.answer),
         )
         return request, self._completion(inputs) if method == "complete" else jsontext.member(inputs, "arguments")
 
@@ -103,9 +126,23 @@ class NodeCall:
         return completion(ref, given.get("argument"), given.get("context"))
 
 
+def _outline(model: type[BaseModel], data: bytes) -> bytes:
+    """The text without what stands in objects that may hold anything: they are large, and a server's to judge."""
+    anything = {name for name, field in model.model_fields.items() if field.annotation == dict[str, Any] | None}
+    if not anything or jsontext.kind(data) != "object":
+        return data
+    return jsontext.build(
+        (name, EMPTY.get(jsontext.kind(value), value) if name in anything else value)
+        for name, value in jsontext.members(data)
+    )
+
+
 def _checked(model: type[BaseModel], data: bytes, where: str) -> BaseModel:
     try:
-        return model.model_validate(jsontext.decode(data))
+        jsontext.check_depth(data, MAX_DEPTH)
+        return model.model_validate(jsontext.decode(_outline(model, data)))
+    except jsontext.JsonTextError as error:
+        raise InvalidRequestError(f"{where}: {error}", path=where) from None
     except ValidationError as error:
         fault = error.errors(include_url=False, include_input=False, include_context=False)[0]
         path = ".".join([where, *map(str, fault["loc"])])

@@ -19,6 +19,8 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticKnownError, core_schema
 
+from openwop_mcp.calls import MAX_KEY, MAX_NAME, MAX_URI
+
 __all__ = (
     "CallToolInputs",
     "CompleteInputs",
@@ -47,15 +49,6 @@ __all__ = (
 
 MAX_DELAY_MS = 86_400_000
 """A day. A longer wait is a schedule, which belongs to what starts the run."""
-
-MAX_NAME = 1_024
-"""Characters of a tool's or prompt's name: far above what servers use, far below what a header holds."""
-
-MAX_URI = 8_192
-"""Characters of a resource's URI; common HTTP servers refuse longer ones."""
-
-MAX_KEY = 512
-"""Characters of an author's idempotency key."""
 
 
 class _AbsentNotNull:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -18,8 +18,10 @@ __all__ = (
     "DrainRequested",
     "Fact",
     "FailRun",
+    "InterruptResolved",
     "NodeFailed",
     "NodeSucceeded",
+    "NoteWaiting",
     "ScheduleNode",
     "StartTimer",
     "TimerFired",
@@ -37,6 +39,7 @@ class ScheduleNode:
         attempt: 1 for the first.
         config: The node's config as the definition has it.
         inputs: The node's inputs as one JSON object.
+        answer: JSON text of what a person decided about the node's effect, which was in doubt.
     """
 
     ordinal: int
@@ -45,6 +48,7 @@ class ScheduleNode:
     attempt: int
     config: bytes
     inputs: bytes
+    answer: bytes | None = None
 
     @property
     def activity_id(self) -> str:
@@ -67,6 +71,17 @@ class CancelNode:
     """Cancel the activity or timer of that ordinal. An activity's answer is still waited for, a timer's is not."""
 
     ordinal: int
+
+
+@dataclass(frozen=True, slots=True)
+class NoteWaiting:
+    """Note in Temporal with how many questions the run waits.
+
+    A task that asked and left nothing in history would be no task of its own to an SDK that replays it: it would be
+    taken together with the next one, whose answers then came before their questions.
+    """
+
+    questions: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +108,13 @@ class CancelRun:
 
 @dataclass(frozen=True, slots=True)
 class ContinueAsNew:
-    """Go on in a new Temporal run that starts with ``state``."""
+    """Go on in a new Temporal run that starts with ``state``, and with the large values that it holds beside it."""
 
     state: bytes
+    kept: Sequence[bytes] = ()
 
 
-Command = ScheduleNode | StartTimer | CancelNode | CompleteRun | FailRun | CancelRun | ContinueAsNew
+Command = ScheduleNode | StartTimer | CancelNode | NoteWaiting | CompleteRun | FailRun | CancelRun | ContinueAsNew
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +149,21 @@ class TimerFired:
 
 
 @dataclass(frozen=True, slots=True)
+class InterruptResolved:
+    """A person answered the question that a node waits with.
+
+    Attributes:
+        resume_value: JSON text of the answer, as it was given.
+        resolved_by: JSON text of the subject that gave it.
+    """
+
+    ordinal: int
+    resume_value: bytes
+    resolved_by: bytes
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
 class CancelRequested:
     """Someone asked for the run to be cancelled."""
 
@@ -147,4 +178,4 @@ class DrainRequested:
     at: float
 
 
-Fact = NodeSucceeded | NodeFailed | TimerFired | CancelRequested | DrainRequested
+Fact = NodeSucceeded | NodeFailed | TimerFired | InterruptResolved | CancelRequested | DrainRequested

@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from openwop_mcp import jsontext
+from openwop_mcp.calls import MAX_DEPTH
 from openwop_mcp.nodes.registry import NodeType
 from openwop_mcp.runs import values
 from openwop_mcp.runs.shapes import (
@@ -49,6 +50,10 @@ __all__ = (
     "argument",
     "parse",
 )
+
+MAX_DEFINITION = 2_000_000
+"""Bytes. Each worker that takes a run up reads the whole definition in one go, which must not take it two seconds: the
+SDK would give the task up, and to the next worker, for ever. This much takes 0.4 s at worst."""
 
 MAX_PATTERN = 256
 """Characters of a regular expression in a condition: room for a format, none for a program."""
@@ -199,7 +204,12 @@ def parse(data: bytes, *, source: str, node_types: Mapping[str, NodeType]) -> De
     Raises:
         DefinitionError: listing every fault.
     """
+    if len(data) > MAX_DEFINITION:
+        raise DefinitionError(
+            [f"{source}: {len(data)} bytes are over the {MAX_DEFINITION} that can be run: give what is large as inputs"]
+        )
     try:
+        jsontext.check_depth(data, MAX_DEPTH)
         decoded = jsontext.decode(data)
     except jsontext.JsonTextError as error:
         raise DefinitionError([f"{source}: {error}"]) from None

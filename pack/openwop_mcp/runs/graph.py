@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from openwop_mcp.effects.doubt import Answer
 from openwop_mcp.runs.definition import Connection, Definition, Edge, Node, Operand
 
 __all__ = ("UNSETTLED", "GraphEdge", "GraphNode", "Says", "Status", "graph", "rule_holds")
@@ -20,13 +21,14 @@ class Status(StrEnum):
     WAITING = "w"
     READY = "r"
     RUNNING = "u"
+    SUSPENDED = "p"
     COMPLETED = "c"
     FAILED = "f"
     SKIPPED = "s"
     CANCELLED = "x"
 
 
-UNSETTLED = (Status.WAITING, Status.READY, Status.RUNNING)
+UNSETTLED = (Status.WAITING, Status.READY, Status.RUNNING, Status.SUSPENDED)
 
 
 class Says(StrEnum):
@@ -63,6 +65,7 @@ class GraphNode:
         attempt: Attempts begun.
         waited: Seconds waited between attempts.
         started: When the first attempt began, in milliseconds since 1970.
+        answer: What a person decided about its effect, for the next attempt.
     """
 
     spec: Node
@@ -75,6 +78,7 @@ class GraphNode:
     attempt: int = 0
     waited: float = 0.0
     started: int = 0
+    answer: Answer | None = None
 
 
 def graph(definition: Definition) -> tuple[dict[str, GraphNode], list[GraphEdge]]:

@@ -12,9 +12,12 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from openwop_mcp import jsontext, nodes
-from openwop_mcp.calls import MAX_CALL_BYTES
-from openwop_mcp.effects.decide import Again, RetryPolicy, decide
+from openwop_mcp.calls import MAX_DEPTH
+from openwop_mcp.ceilings import MAX_CALL_BYTES
+from openwop_mcp.effects.decide import Again, Ask, RetryPolicy, decide
 from openwop_mcp.effects.delivery import Delivery
+from openwop_mcp.effects.doubt import Question, interrupt_id, question, read_answer, read_verdict
+from openwop_mcp.errors import InvalidRequestError
 from openwop_mcp.failures import CallFailure, conclude
 from openwop_mcp.runs import definition as definitions
 from openwop_mcp.runs import negotiation, values
@@ -28,8 +31,10 @@ from openwop_mcp.runs.commands import (
     DrainRequested,
     Fact,
     FailRun,
+    InterruptResolved,
     NodeFailed,
     NodeSucceeded,
+    NoteWaiting,
     ScheduleNode,
     StartTimer,
     TimerFired,
@@ -37,7 +42,7 @@ from openwop_mcp.runs.commands import (
 from openwop_mcp.runs.definition import Connection, Definition, DefinitionError, Operand, Port, SourceOutput, Static
 from openwop_mcp.runs.events import timestamp
 from openwop_mcp.runs.graph import UNSETTLED, GraphEdge, GraphNode, Says, Status, graph, rule_holds
-from openwop_mcp.runs.start import RunStart
+from openwop_mcp.runs.start import Options, RunStart
 
 __all__ = (
     "CancelNode",
@@ -51,8 +56,10 @@ __all__ = (
     "Emit",
     "Fact",
     "FailRun",
+    "InterruptResolved",
     "NodeFailed",
     "NodeSucceeded",
+    "NoteWaiting",
     "RunMachine",
     "ScheduleNode",
     "StartTimer",
@@ -77,11 +84,14 @@ MIN_RESULT = 65_536
 
 MAX_BYTES = 2_000_000
 """Bytes of calls under way above which the next one waits for an answer. What a workflow task schedules travels in one
-message of at most 4 MiB, beyond which Temporal ends the workflow; a call is at most ``MAX_CALL_BYTES``."""
+message of at most 4 MiB, beyond which Temporal ends the workflow; a call takes up at most ``MAX_CALL_BYTES``."""
 
 OVERHEAD = 1_000
 """Bytes that a call, its end or a timer takes up in a message and in history beside what it carries: ids, summary,
 limits, provenance, the workflow task that deals with it."""
+
+REFERENCE = 1_000
+"""Bytes of history that stand for a value which is kept outside of it: its digest, and the metadata of its payload."""
 
 Emit = Callable[[int, str, str | None, bytes, int], None]
 """Takes an event: sequence, type, node id, payload as JSON text, milliseconds since 1970."""
@@ -95,12 +105,13 @@ _NOTHING: Outputs = {}
 
 @dataclass(frozen=True, slots=True)
 class _Flight:
-    """Something under way: an attempt's activity, or a timer due at ``due``. To start it took ``size`` bytes."""
+    """Something under way: an attempt's activity, a timer due at ``due``, or a question. It took ``size`` bytes."""
 
-    purpose: Literal["call", "delay", "retry", "cancel-grace"]
+    purpose: Literal["call", "delay", "retry", "cancel-grace", "interrupt"]
     node: GraphNode | None
     due: int = 0
     size: int = OVERHEAD
+    asked: Question | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,12 +162,19 @@ class RunMachine:
     Args:
         start: What the run was started with; its ``state``, if it has one, is taken up.
         inputs: JSON text of the run's inputs, as posted.
+        kept: The large values that the state of ``start`` refers to, as ``ContinueAsNew`` named them.
         emit: Takes each event. None costs nothing: no payload is built.
         carried: What the log needs of the run that this one continues; none is needed without a log.
     """
 
     def __init__(
-        self, start: RunStart, inputs: bytes, *, emit: Emit | None = None, carried: Carried | None = None
+        self,
+        start: RunStart,
+        inputs: bytes,
+        kept: Sequence[bytes] = (),
+        *,
+        emit: Emit | None = None,
+        carried: Carried | None = None,
     ) -> None:
         self._start = start
         self._inputs = inputs
@@ -170,6 +188,7 @@ class RunMachine:
         except DefinitionError as error:
             self._refusal = str(error)
         try:
+            jsontext.check_depth(inputs, MAX_DEPTH)
             self._given = jsontext.members(inputs)
         except jsontext.JsonTextError as error:
             self._refusal, self._inputs = f"inputs: {error}", b"{}"
@@ -188,9 +207,11 @@ class RunMachine:
         self._flights: dict[int, _Flight] = {}
         self._calls = 0
         self._bytes = 0
-        self._fixed = len(start.carrying(b"").encode()) + len(inputs)
-        self._history = self._fixed + len(start.state or b"")
+        self._inline = start.options.inline_bytes
+        self._envelope = len(start.carrying(b"").encode())
+        self._history = self._size_of_start(len(start.state or b""), len(kept))
         self._largest: int | None = None
+        self._answered: set[str] = set()
         self._ready: deque[GraphNode] = deque()
         self._held: deque[GraphNode] = deque()
         self._settled: deque[GraphNode] = deque()
@@ -202,7 +223,8 @@ class RunMachine:
         self._over: Command | None = None
         self._carried_timers: list[tuple[Literal["delay", "retry"], GraphNode, float]] = []
         if start.state is not None:
-            self._restore(start.state)
+            self._restore(start.state, kept)
+        self._noted = self._waiting
 
     @property
     def over(self) -> Command | None:
@@ -248,6 +270,9 @@ class RunMachine:
         """
         if self._over is not None:
             return []
+        if all(isinstance(fact, InterruptResolved | DrainRequested) for fact in facts):
+            # Answers come before what else their task brings. A cancel may be among it, which a new run never hears of.
+            facts = [fact for fact in facts if not isinstance(fact, DrainRequested)]
         # A cancel is the last fact of its batch, but what the others set free does not start before it.
         self._halted = self._halted or any(isinstance(fact, CancelRequested) for fact in facts)
         for fact in sorted(facts, key=_rank):
@@ -303,7 +328,7 @@ class RunMachine:
         match fact:
             case DrainRequested():
                 # It comes again with every later task, so that what does not fit yet is looked at again.
-                self._draining = self._draining or self._size_of_state() <= MAX_INPUT
+                self._draining = self._draining or self._overfull() is None
             case CancelRequested():
                 self._take_cancel(fact)
             case _:
@@ -319,25 +344,46 @@ class RunMachine:
                 if flight.node is None:
                     self._end_cancelled(self._cancel.reason if self._cancel else "")
                     return
-                match fact:
-                    case NodeSucceeded():
-                        self._tell_terms(flight.node, fact)
-                        self._complete(flight.node, {"result": fact.result})
-                    case NodeFailed():
-                        self._tell_terms(flight.node, fact)
-                        self._attempt_failed(flight.node, fact.failure)
-                    case TimerFired():
-                        self._timer_fired(flight)
+                self._take_end(flight, flight.node, fact)
 
-    def _weigh(self, fact: NodeSucceeded | NodeFailed | TimerFired) -> None:
+    def _take_end(
+        self, flight: _Flight, node: GraphNode, fact: NodeSucceeded | NodeFailed | TimerFired | InterruptResolved
+    ) -> None:
+        match fact:
+            case NodeSucceeded():
+                self._tell_terms(node, fact)
+                self._complete(node, {"result": fact.result})
+            case NodeFailed():
+                self._tell_terms(node, fact)
+                self._attempt_failed(node, fact.failure)
+            case TimerFired():
+                self._timer_fired(flight)
+            case InterruptResolved():
+                self._resumed(flight, fact)
+
+    def _weigh(self, fact: NodeSucceeded | NodeFailed | TimerFired | InterruptResolved) -> None:
         """Count what a fact has taken up in history."""
         self._history += OVERHEAD
         match fact:
             case NodeSucceeded():
-                self._history += len(fact.result)
-                self._largest = max(self._largest or MIN_RESULT, len(fact.result))
+                self._history += self._cost(len(fact.result))
+                self._largest = max(self._largest or MIN_RESULT, self._inside(len(fact.result)))
             case NodeFailed():
-                self._history += len(fact.failure.details) + len(fact.failure.message)
+                self._history += self._inside(len(fact.failure.details)) + len(fact.failure.message)
+            case InterruptResolved():
+                self._history += self._cost(len(fact.resume_value))
+
+    def _outside(self, size: int) -> bool:
+        """Whether a value of so many bytes is kept outside history."""
+        return self._inline is not None and size > self._inline
+
+    def _cost(self, size: int) -> int:
+        """Bytes of history that a value of so many bytes takes up."""
+        return REFERENCE if self._outside(size) else size
+
+    def _inside(self, size: int) -> int:
+        """Bytes of history that values of up to so many bytes take up at most."""
+        return size if self._inline is None else min(size, self._inline)
 
     def _take_cancel(self, fact: CancelRequested) -> None:
         if self._cancel is not None:
@@ -371,6 +417,9 @@ class RunMachine:
                 self._fail(node, _error_of(failure))
             return
         decision = decide(self._policy(failure.policy), node.attempt, node.waited, failure.happened)
+        if isinstance(decision, Ask):
+            self._suspend(node, self._doubt(node, conclude(failure, decision)), "in-doubt")
+            return
         if not isinstance(decision, Again):
             self._fail(node, _error_of(conclude(failure, decision)))
             return
@@ -392,6 +441,85 @@ class RunMachine:
             self._start_timer("retry", node, decision.wait)
         else:
             self._ready.append(node)
+
+    # --- interrupts ---
+
+    def _suspend(self, node: GraphNode, asked: Question, reason: str) -> None:
+        node.status = Status.SUSPENDED
+        self._fly(_Flight("interrupt", node, asked=asked))
+        self._event("interrupt.requested", node, lambda: jsontext.members(asked.payload), verbatim=True)
+        self._event(
+            "node.suspended",
+            node,
+            lambda: [
+                ("interruptId", jsontext.encode(self._interrupt_id(asked))),
+                ("kind", jsontext.encode(asked.kind)),
+                ("reason", jsontext.encode(reason)),
+                ("key", jsontext.encode(asked.key)),
+            ],
+        )
+
+    def _doubt(self, node: GraphNode, failure: CallFailure) -> Question:
+        given = dict(self._inputs_of(node))
+        key = given.get("idempotencyKey")
+        return question(
+            failure.details,
+            failure.message,
+            key=None if key is None else jsontext.decode(key),
+            arguments=given.get(definitions.ARGUMENTS),
+        )
+
+    def _resumed(self, flight: _Flight, fact: InterruptResolved) -> None:
+        node, asked = flight.node, flight.asked
+        assert node is not None
+        assert asked is not None
+        node.answer = read_answer(fact.resume_value, asked.round)
+        self._answered.add(self._interrupt_id(asked))
+        identity = jsontext.encode(self._interrupt_id(asked))
+        given = dict(jsontext.members(fact.resume_value))
+        edited = given.get("editedArtifactData")
+        self._event(
+            "interrupt.resolved",
+            node,
+            lambda: [
+                ("interruptId", identity),
+                ("kind", jsontext.encode(asked.kind)),
+                ("resumeValue", fact.resume_value),
+                ("resolvedBy", fact.resolved_by),
+                ("decision", b'"rejected"' if jsontext.decode(given["action"]) == "reject" else b'"granted"'),
+                ("action", given["action"]),
+                *([] if edited is None else [("editedArtifactData", edited)]),
+            ],
+        )
+        self._event("node.resumed", node, lambda: [("interruptId", identity), ("resumeValue", fact.resume_value)])
+        self._ready.append(node)
+
+    def _interrupt_id(self, asked: Question) -> str:
+        return interrupt_id(self._start.owner.tenant, self._start.run_id, asked.key)
+
+    def open_interrupts(self, identity: str) -> list[int]:
+        """The ordinals of the open interrupts of an id: several where nodes share an effect. One answer is for all."""
+        return [
+            ordinal
+            for ordinal, flight in self._flights.items()
+            if flight.asked is not None and self._interrupt_id(flight.asked) == identity
+        ]
+
+    def was_answered(self, identity: str) -> bool:
+        """Whether an interrupt of that id has had its answer. A node that comes to it later opens it again."""
+        return identity in self._answered
+
+    def check_answer(self, ordinal: int, resume_value: bytes) -> None:
+        """Tell whether an answer may be given to an open interrupt.
+
+        Raises:
+            InvalidRequestError: It may not.
+        """
+        flight = self._flights[ordinal]
+        if flight.asked is None or flight.node is None:
+            raise InvalidRequestError("this is no interrupt")
+        call = len(flight.node.spec.config) + len(jsontext.build(self._inputs_of(flight.node)))
+        read_answer(resume_value, flight.asked.round, max(0, self._start.options.call_bytes - call))
 
     def _policy(self, policy: RetryPolicy) -> RetryPolicy:
         most = self._definition.max_retries if self._definition is not None else None
@@ -418,7 +546,7 @@ class RunMachine:
 
     def _has_room(self) -> bool:
         """Tell whether one more call of any size, and what those under way may bring, find room."""
-        result = MAX_RESULT if self._largest is None else self._largest
+        result = self._inside(MAX_RESULT) if self._largest is None else self._largest
         expected = (self._calls + 1) * result + MAX_CALL_BYTES
         return self._bytes < MAX_BYTES and self._history + expected <= BUDGET
 
@@ -460,15 +588,26 @@ class RunMachine:
                     self._complete(node, _NOTHING)
             case "activity":
                 given = jsontext.build(inputs)
-                if (size := len(spec.config) + len(given)) > MAX_CALL_BYTES:
-                    self._fail(node, _too_large(size))
+                if (size := len(spec.config) + len(given)) > self._start.options.call_bytes:
+                    self._fail(node, _too_large(size, self._start.options))
                     return
-                size += OVERHEAD
+                answer = None if node.answer is None else node.answer.encode()
+                node.answer = None
+                head = len(spec.config) + len(answer or b"")
+                size = self._cost(head) + self._cost(len(given)) + OVERHEAD
                 ordinal = self._fly(_Flight("call", node, size=size))
                 self._calls += 1
                 self._bytes += size
                 self._commands.append(
-                    ScheduleNode(ordinal, spec.id, spec.type.type_id, node.attempt, spec.config, given)
+                    ScheduleNode(
+                        ordinal,
+                        spec.id,
+                        spec.type.type_id,
+                        node.attempt,
+                        spec.config,
+                        given,
+                        answer,
+                    )
                 )
 
     def _inputs_of(self, node: GraphNode) -> Members:
@@ -566,6 +705,9 @@ class RunMachine:
             return Says.SUCCESS
         left = self._operand(condition.left, node)
         right = None if condition.right is None else self._operand(condition.right, node)
+        if any(values.is_beyond(condition.type, value) for value in (left, right)):
+            edge.because = f"a value of over {values.MAX_COMPARED} bytes is not compared"
+            return Says.SKIPPED
         if values.holds(condition.type, left, right):
             return Says.SUCCESS
         for operand, value in ((condition.left, left), (condition.right, right)):
@@ -636,9 +778,9 @@ class RunMachine:
         """Go on in a new Temporal run where that was asked for or this one has no room, and no call is under way."""
         if self._over is not None or self._halted or self._calls or not (self._draining or self._held):
             return
-        size = self._size_of_state()
-        if size <= MAX_INPUT:
-            self._over = ContinueAsNew(self._state())
+        failure = self._overfull()
+        if failure is None:
+            self._over = ContinueAsNew(*self._state())
         elif self._draining:
             # What came in meanwhile is needed further on: nothing is gained by waiting.
             self._draining = False
@@ -646,16 +788,31 @@ class RunMachine:
             self._conclude()
             self._hand_over()
         elif not self._flights:
-            failure = _overfull(size)
             self._cancel_rest(failure.message)
             self._end_failed(failure)
 
-    def _size_of_state(self) -> int:
-        """Bytes that a new Temporal run would be started with. Where they are far too many, not all are counted."""
-        outputs = sum(len(value) for kept in self._outputs.values() for value in kept.values())
-        if self._fixed + outputs > MAX_INPUT:
-            return self._fixed + outputs
-        return self._fixed + len(self._state())
+    def _size_of_start(self, state: int, kept: int) -> int:
+        """Bytes of history that a Temporal run is started with: start with the state in it, inputs, large values."""
+        return self._cost(self._envelope + state) + self._cost(len(self._inputs)) + kept * REFERENCE
+
+    def _overfull(self) -> FailRun | None:
+        """What there is to say if no new Temporal run can be started with the state of this one, None if one can."""
+        sizes = [len(value) for outputs in self._outputs.values() for value in outputs.values()]
+        inside = sum(size for size in sizes if not self._outside(size))
+        kept = sum(map(self._outside, sizes))
+        # Where the values alone are too many, the state is not put together for its size.
+        for state in (inside, None):
+            length = len(self._state()[0]) if state is None else state
+            if (size := self._size_of_start(length, kept)) > MAX_INPUT:
+                return _overfull(size, MAX_INPUT)
+            if self._inline is not None and (size := self._envelope + length) > self._most_of_start:
+                return _overfull(size, self._most_of_start)
+        return None
+
+    @property
+    def _most_of_start(self) -> int:
+        """Bytes of a start with its state that is kept outside history: workflow code has to read it in one go."""
+        return self._start.options.call_bytes + MAX_INPUT
 
     def _end_completed(self) -> None:
         assert self._definition is not None
@@ -710,8 +867,16 @@ class RunMachine:
             if node is not None and node.attempt and node.status in UNSETTLED:
                 self._cancelled(node, reason)
 
+    @property
+    def _waiting(self) -> list[int]:
+        """The ordinals of the open interrupts."""
+        return [ordinal for ordinal, flight in self._flights.items() if flight.asked is not None]
+
     def _done(self) -> list[Command]:
         commands, self._commands = self._commands, []
+        if self._over is None and (waiting := self._waiting) != self._noted:
+            self._noted = waiting
+            commands.append(NoteWaiting(len(waiting)))
         match self._over:
             case None:
                 return commands
@@ -727,12 +892,15 @@ class RunMachine:
         """Take the time of a fact. History's times go back by some milliseconds; a log's do not."""
         self._now = max(self._now, round(at * 1000))
 
-    def _event(self, event_type: str, node: GraphNode | None, payload: Callable[[], Members]) -> None:
+    def _event(
+        self, event_type: str, node: GraphNode | None, payload: Callable[[], Members], *, verbatim: bool = False
+    ) -> None:
+        """Tell an event; its payload names the node first, unless it is another document's, verbatim."""
         sequence = self._sequence
         self._sequence += 1
         if self._emit is not None:
             node_id = None if node is None else node.spec.id
-            head = [] if node_id is None else [("nodeId", jsontext.encode(node_id))]
+            head = [] if node_id is None or verbatim else [("nodeId", jsontext.encode(node_id))]
             self._tell(sequence, event_type, node_id, jsontext.build([*head, *payload()]))
 
     def _tell(self, sequence: int, event_type: str, node_id: str | None, payload: bytes) -> None:
@@ -788,13 +956,28 @@ class RunMachine:
 
     # --- state ---
 
-    def _state(self) -> bytes:
-        """Everything that the run needs to go on, as JSON text. Times have a fixed width: its size decides."""
+    def _state(self) -> tuple[bytes, Sequence[bytes]]:
+        """Everything that the run needs to go on, as JSON text, and large values, each of which travels by itself.
+
+        So they stay references to what is recorded already. Times have a fixed width: the state's size decides.
+        """
+        large = {
+            (key, name): value
+            for key, outputs in self._outputs.items()
+            for name, value in outputs.items()
+            if self._outside(len(value))
+        }
         timers = [
             [flight.purpose, flight.node.spec.id, flight.due]
             for flight in self._flights.values()
-            if flight.node is not None
+            if flight.node is not None and flight.asked is None
         ]
+        asked = [
+            [flight.node.spec.id, flight.asked.key, flight.asked.kind, flight.asked.round]
+            for flight in self._flights.values()
+            if flight.node is not None and flight.asked is not None
+        ]
+        answers = [(key, node.answer.encode()) for key, node in self._nodes.items() if node.answer is not None]
         failure = self._failure
         members = [
             ("sequence", jsontext.encode(self._sequence)),
@@ -821,16 +1004,37 @@ class RunMachine:
             ("ready", jsontext.encode([node.spec.id for node in (*self._held, *self._ready)])),
             ("largest", jsontext.encode(self._largest)),
             ("timers", jsontext.encode(timers)),
-            ("outputs", jsontext.build((key, jsontext.build(kept.items())) for key, kept in self._outputs.items())),
+            (
+                "outputs",
+                jsontext.build(
+                    (
+                        key,
+                        jsontext.build(
+                            # Null holds the place of what travels by itself.
+                            (name, b"null" if (key, name) in large else value)
+                            for name, value in outputs.items()
+                        ),
+                    )
+                    for key, outputs in self._outputs.items()
+                ),
+            ),
         ]
+        if asked:
+            members.append(("interrupts", jsontext.encode(asked)))
+        if self._answered:
+            members.append(("answered", jsontext.encode(sorted(self._answered))))
+        if answers:
+            members.append(("answers", jsontext.build(answers)))
+        if large:
+            members.append(("kept", jsontext.encode(list(large))))
         if failure is not None:
             told = [failure.code, failure.message, failure.node_id]
             members += [("failure", jsontext.encode(told)), ("failureDetails", failure.details)]
-        return jsontext.build(members)
+        return jsontext.build(members), list(large.values())
 
-    def _restore(self, state: bytes) -> None:
+    def _restore(self, state: bytes, kept: Sequence[bytes]) -> None:
         members = dict(jsontext.members(state))
-        told = {name: jsontext.decode(text) for name, text in members.items() if name != "outputs"}
+        told = {name: jsontext.decode(text) for name, text in members.items() if name not in {"outputs", "answers"}}
         self._begun = True
         self._sequence, self._ordinal = told["sequence"], told["ordinal"]
         self._began, self._now = told["began"], told["now"]
@@ -848,7 +1052,13 @@ class RunMachine:
                 for read in node.reads:
                     read.unsettled_readers -= 1
         self._ready.extend(self._nodes[node_id] for node_id in told["ready"])
-        self._outputs = {key: dict(jsontext.members(kept)) for key, kept in jsontext.members(members["outputs"])}
+        self._outputs = _whole(members["outputs"], told.get("kept", ()), kept)
+        for node_id, answer in jsontext.members(members.get("answers", b"{}")):
+            self._nodes[node_id].answer = read_verdict(answer)
+        # At once, as an answer may be there before the run is taken up.
+        for node_id, key, kind, number in told.get("interrupts", ()):
+            self._fly(_Flight("interrupt", self._nodes[node_id], asked=Question(key, b"{}", kind, number)))
+        self._answered = set(told.get("answered", ()))
         if "failure" in told:
             code, message, node_id = told["failure"]
             self._failure = FailRun(code, message, members["failureDetails"], node_id)
@@ -864,6 +1074,14 @@ class RunMachine:
             else:
                 self._timer_fired(_Flight(purpose, node))
         self._carried_timers = []
+
+
+def _whole(outputs: bytes, places: Sequence[Sequence[str]], kept: Sequence[bytes]) -> dict[str, Outputs]:
+    """Outputs of a state, with the values in them that travelled by themselves."""
+    whole = {key: dict(jsontext.members(found)) for key, found in jsontext.members(outputs)}
+    for (key, name), value in zip(places, kept, strict=True):
+        whole[key][name] = value
+    return dict(whole)
 
 
 def _rank(fact: Fact) -> tuple[int, int, float, str]:
@@ -888,20 +1106,22 @@ def _absence(operand: Operand) -> str:
             return "no value"
 
 
-def _too_large(size: int) -> _Error:
+def _too_large(size: int, options: Options) -> _Error:
+    limit = options.call_bytes
+    carries = "Temporal carries" if options.inline_bytes is None else "may be carried (setting limits.call_bytes)"
     return _Error(
         "storage_limit_exceeded",
-        f"nothing was sent: config and inputs of {size} bytes are over the {MAX_CALL_BYTES} that Temporal carries",
-        jsontext.encode({"delivery": Delivery.NOT_SENT.value, "limit": MAX_CALL_BYTES, "size": size}),
+        f"nothing was sent: config and inputs of {size} bytes are over the {limit} that {carries}",
+        jsontext.encode({"delivery": Delivery.NOT_SENT.value, "limit": limit, "size": size}),
     )
 
 
-def _overfull(size: int) -> FailRun:
+def _overfull(size: int, limit: int) -> FailRun:
     return FailRun(
         "storage_limit_exceeded",
         f"the history of this run is full, and to go on in a new one it would have to take along {size} bytes, over "
-        f"the {MAX_INPUT} that Temporal carries: definition, inputs and the results that later nodes still need",
-        jsontext.encode({"limit": MAX_INPUT, "size": size, "history": BUDGET}),
+        f"the {limit} that Temporal carries: definition, inputs and the results that later nodes still need",
+        jsontext.encode({"limit": limit, "size": size, "history": BUDGET}),
         None,
     )
 

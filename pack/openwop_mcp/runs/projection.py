@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import temporalio.api.enums.v1
 import temporalio.api.failure.v1
+import temporalio.api.update.v1
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
 
 from openwop_mcp import failures, jsontext
 from openwop_mcp.runs.events import RunEvent, timestamp
+from openwop_mcp.runs.interrupts import RESOLVE, Resolution
 from openwop_mcp.runs.machine import (
     CancelNode,
     CancelRequested,
@@ -28,6 +30,7 @@ from openwop_mcp.runs.machine import (
     DrainRequested,
     Fact,
     FailRun,
+    InterruptResolved,
     NodeFailed,
     NodeSucceeded,
     RunMachine,
@@ -40,6 +43,17 @@ from openwop_mcp.runs.start import RunStart
 __all__ = ("ProjectionError", "Projector")
 
 _RESET = temporalio.api.enums.v1.WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_RESET_WORKFLOW
+
+_OF_TASK = frozenset(
+    {
+        EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ADMITTED,
+        EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED,
+        EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_COMPLETED,
+    }
+)
+
+_AT_ONCE = 2
+"""The SDK's flag in a workflow task for that it applied all that had come before the workflow's code went on."""
 
 TERMINATED = "terminated"
 """Reason of a run that was ended from outside without a word to it."""
@@ -76,6 +90,9 @@ class Projector:
         self._begun = False
         self._pending: list[tuple[int, Fact]] = []
         self._drain: DrainRequested | None = None
+        self._task: HistoryEvent | None = None
+        self._admitted: dict[int, temporalio.api.update.v1.Request] = {}
+        self._answers: list[InterruptResolved] = []
         self._completed_task = 0
         self._to_schedule: dict[str, int] = {}
         self._to_start: deque[int] = deque()
@@ -86,6 +103,8 @@ class Projector:
             EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED: self._task_started,
             EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED: self._task_completed,
             EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED: self._task_failed,
+            EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ADMITTED: self._update_admitted,
+            EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED: self._update_accepted,
             EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED: self._scheduled,
             EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED: self._succeeded,
             EventType.EVENT_TYPE_ACTIVITY_TASK_FAILED: self._failed,
@@ -103,26 +122,30 @@ class Projector:
         }
 
     def project(self, events: Iterable[HistoryEvent]) -> list[RunEvent]:
-        """Feed many events."""
-        return [run_event for event in events for run_event in self.feed(event)]
-
-    def feed(self, event: HistoryEvent) -> list[RunEvent]:
-        """Take the next history event.
+        """Take the next history events, which end where Temporal ended a page or the history.
 
         Returns:
-            The run events that follow from it; most history events have none.
+            The run events that follow from them; most history events have none.
 
         Raises:
             ProjectionError: if the machine cannot have been in the run that this history is of.
         """
+        for event in events:
+            self._feed(event)
+        # What a workflow task did is written at once, so that a page does not end within it.
+        self._settle_task()
+        out, self._out = self._out, []
+        return out
+
+    def _feed(self, event: HistoryEvent) -> None:
+        if event.event_type not in _OF_TASK:
+            self._settle_task()
         reader = self._readers.get(event.event_type)
         if reader is None:
-            return []
+            return
         if self._machine is None and event.event_type != EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
             raise ProjectionError(event.event_id, "the history's beginning is missing: feed it from its first event")
         reader(event)
-        out, self._out = self._out, []
-        return out
 
     @property
     def _run(self) -> RunMachine:
@@ -133,10 +156,12 @@ class Projector:
 
     def _started(self, event: HistoryEvent) -> None:
         attributes = event.workflow_execution_started_event_attributes
-        if len(attributes.input.payloads) != 2:  # noqa: PLR2004 - start and inputs
-            raise ProjectionError(event.event_id, "not the history of a run: it is not started with two payloads")
         try:
-            start = RunStart.decode(attributes.input.payloads[0].data)
+            first, inputs, *kept = (payload.data for payload in attributes.input.payloads)
+        except ValueError:
+            raise ProjectionError(event.event_id, "not the history of a run: it has no start and inputs") from None
+        try:
+            start = RunStart.decode(first)
         except ValueError as error:
             raise ProjectionError(event.event_id, str(error)) from None
         before = self._machine
@@ -145,9 +170,7 @@ class Projector:
             raise ProjectionError(
                 event.event_id, "the history does not follow on: feed a run's chain from its first history, in order"
             )
-        self._machine = RunMachine(
-            start, attributes.input.payloads[1].data, emit=self._emitted, carried=before.carried if before else None
-        )
+        self._machine = RunMachine(start, inputs, kept, emit=self._emitted, carried=before.carried if before else None)
         self._generation = attributes.original_execution_run_id
         self._begin_at = _at(event)
         self._begun = False
@@ -161,25 +184,42 @@ class Projector:
         self._drain = DrainRequested(_at(event)) if suggested else None
 
     def _task_completed(self, event: HistoryEvent) -> None:
-        """Give the machine what this task of the workflow took up: all that was in history when it started."""
         self._completed_task = event.event_id
-        taken_until = event.workflow_task_completed_event_attributes.started_event_id
+        self._task = event
+
+    def _settle_task(self) -> None:
+        """Give the machine what a task of the workflow took up: all that was in history when it started, and answers.
+
+        The answers that it accepted stand behind its completion, and come before all else: the SDK applies them first,
+        unless the task says that it took all at once.
+        """
+        if self._task is None:
+            return
+        completed, self._task = self._task.workflow_task_completed_event_attributes, None
+        answers, self._answers = self._answers, []
+        taken_until = completed.started_event_id
         facts = [fact for event_id, fact in self._pending if event_id < taken_until]
         self._pending = [(event_id, fact) for event_id, fact in self._pending if event_id >= taken_until]
         commands: list[Command] = []
+        at_once = _AT_ONCE in completed.sdk_metadata.lang_used_flags
         if not self._begun:
-            self._begun = True
+            # An answer that is there before the run begins is taken with all else.
+            at_once = self._begun = True
             commands += self._run.begin(self._begin_at)
-        if facts:
-            commands += self._run.apply([*facts, self._drain] if self._drain else facts)
-        self._expect(commands)
+        for batch in ([*answers, *facts],) if at_once else (answers, facts):
+            if batch:
+                commands += self._run.apply([*batch, self._drain] if self._drain else batch)
+        # What is started and cancelled within one task leaves no trace in history, and a call ends with that.
+        cancelled = {command.ordinal for command in commands if isinstance(command, CancelNode)}
+        unsent = [one.ordinal for one in commands if isinstance(one, ScheduleNode) and one.ordinal in cancelled]
+        if unsent:
+            commands += self._run.apply([NodeFailed(ordinal, _cancelled(), 0) for ordinal in unsent])
+        self._expect(commands, cancelled)
 
-    def _expect(self, commands: Sequence[Command]) -> None:
-        # What is started and cancelled within one task leaves no trace in history.
-        cancelled = {command.ordinal: None for command in commands if isinstance(command, CancelNode)}
+    def _expect(self, commands: Sequence[Command], cancelled: Collection[int]) -> None:
         self._to_start.clear()
         for command in commands:
-            if isinstance(command, ScheduleNode):
+            if isinstance(command, ScheduleNode) and command.ordinal not in cancelled:
                 self._to_schedule[command.activity_id] = command.ordinal
             elif isinstance(command, StartTimer) and command.ordinal not in cancelled:
                 self._to_start.append(command.ordinal)
@@ -238,10 +278,8 @@ class Projector:
 
     def _canceled(self, event: HistoryEvent) -> None:
         attributes = event.activity_task_canceled_event_attributes
-        # The live run gets this as a failure; history has only its details.
-        failure = temporalio.api.failure.v1.Failure()
-        failure.canceled_failure_info.details.CopyFrom(attributes.details)
-        self._not_done(event, attributes.scheduled_event_id, failure)
+        ordinal = self._ordinal(event, attributes.scheduled_event_id)
+        self._fact(event, NodeFailed(ordinal, _cancelled(), _at(event)))
 
     def _not_done(self, event: HistoryEvent, scheduled_by: int, failure: temporalio.api.failure.v1.Failure) -> None:
         self._fact(event, NodeFailed(self._ordinal(event, scheduled_by), failures.read(failure), _at(event)))
@@ -249,6 +287,26 @@ class Projector:
     def _timer_fired(self, event: HistoryEvent) -> None:
         started_by = event.timer_fired_event_attributes.started_event_id
         self._fact(event, TimerFired(self._ordinal(event, started_by), _at(event)))
+
+    def _update_admitted(self, event: HistoryEvent) -> None:
+        # After a reset the answers that came later are given again, and stand here.
+        self._admitted[event.event_id] = event.workflow_execution_update_admitted_event_attributes.request
+
+    def _update_accepted(self, event: HistoryEvent) -> None:
+        attributes = event.workflow_execution_update_accepted_event_attributes
+        request = attributes.accepted_request
+        if not request.HasField("input"):
+            request = self._admitted[attributes.accepted_request_sequencing_event_id]
+        if request.input.name != RESOLVE:
+            raise ProjectionError(event.event_id, f"a run takes no update '{request.input.name}'")
+        resolution = Resolution.decode(request.input.args.payloads[0].data)
+        ordinals = self._run.open_interrupts(resolution.interrupt_id)
+        if not ordinals:
+            raise ProjectionError(event.event_id, "it answers an interrupt that the run does not have")
+        self._answers += [
+            InterruptResolved(ordinal, resolution.resume_value, resolution.resolved_by, _at(event))
+            for ordinal in ordinals
+        ]
 
     def _cancel_requested(self, event: HistoryEvent) -> None:
         self._cancel_reason = event.workflow_execution_cancel_requested_event_attributes.cause
@@ -301,6 +359,13 @@ class Projector:
                 node_id=node_id,
             )
         )
+
+
+def _cancelled() -> failures.CallFailure:
+    """What the live run gets where an activity ended as cancelled; history holds no failure of it."""
+    failure = temporalio.api.failure.v1.Failure()
+    failure.canceled_failure_info.SetInParent()
+    return failures.read(failure)
 
 
 def _at(event: HistoryEvent) -> float:

@@ -15,19 +15,21 @@ import temporalio.api.history.v1
 
 from openwop_mcp import failures, jsontext
 from openwop_mcp.calls import ACTIVITY_NAMES, METHODS, recorded
-from openwop_mcp.effects.decide import Again, Failure, InDoubt, decide
+from openwop_mcp.effects.decide import Again, Ask, Failure, InDoubt, decide
 from openwop_mcp.effects.delivery import Delivery
+from openwop_mcp.effects.shared import PERFORM
 from openwop_mcp.nodes import REGISTRY
 from openwop_mcp.nodes.calls import METHOD_OF
 from openwop_mcp.verbatim import Verbatim
 
 __all__ = ("CallRecord", "MadeCall", "Outcome", "made_calls", "records", "run_failure")
 
-Outcome = Literal["ok", "isError", "failed", "inDoubt", "cancelled", "running", "retrying"]
-"""What became of a call. ``isError`` is a result that says so itself; ``running`` is all that has not ended."""
+Outcome = Literal["ok", "isError", "failed", "inDoubt", "cancelled", "running", "retrying", "suspended"]
+"""What became of a call. ``isError`` is a result that says so itself; ``running`` is all that has not ended;
+``suspended`` waits for a person to say what follows from a doubt."""
 
-AUTHORS = {name: method for method, name in ACTIVITY_NAMES.items()}
-"""Host method by the activity types that ``ctx`` schedules."""
+AUTHORS = {name: method for method, name in ACTIVITY_NAMES.items()} | {PERFORM: "callTool"}
+"""Host method by the activity types that ``ctx`` and the workflows of shared effects schedule."""
 
 ENDED_FIRST = "the run ended before the call did"
 
@@ -146,6 +148,8 @@ class MadeCall:
         if isinstance(decision, Again):
             return replace(self, outcome="retrying", failure=failure, waited=self.waited + decision.wait)
         concluded = failures.conclude(failure, decision)
+        if isinstance(decision, Ask):
+            return replace(self, outcome="suspended", failure=concluded)
         return replace(self, outcome="inDoubt" if isinstance(decision, InDoubt) else "failed", failure=concluded)
 
     def answered(self, record: CallRecord) -> MadeCall:
@@ -158,8 +162,8 @@ class MadeCall:
 
     def settled(self) -> MadeCall:
         """The call after the end of its run: nothing that is open goes on."""
-        if self.outcome == "retrying":
-            return replace(self, outcome="failed")
+        if self.outcome in {"retrying", "suspended"}:
+            return replace(self, outcome="failed" if self.outcome == "retrying" else "inDoubt")
         return self.ended(_cancelled(ENDED_FIRST, Delivery.UNKNOWN)) if self.outcome == "running" else self
 
 
@@ -202,15 +206,16 @@ def _schedule(
 ) -> None:
     attributes = event.activity_task_scheduled_event_attributes
     kind, activity_id = attributes.activity_type.name, attributes.activity_id
+    asked = _asked(kind, attributes.input.payloads)
     if kind in AUTHORS:
-        # Activity ids begin anew with each part of a chain.
-        name, key = activity_id, (number, activity_id)
+        # The first attempt names the call. Activity ids begin anew with each part of a chain.
+        name = _text(asked.get("node")) or activity_id
+        key = (number, name)
     elif kind in REGISTRY and REGISTRY[kind].run == "activity":
         name = activity_id.rpartition(":")[0] or activity_id
         key = (0, name)
     else:
         return
-    asked = _asked(kind, attributes.input.payloads)
     before = found.get(key)
     found[key] = MadeCall(
         name=name,

@@ -13,16 +13,18 @@ MAX_NAME = 256
 """Characters that the name of a workflow may have; that of a tool may have more."""
 
 
-def single_call(server_id: str, name: str, arguments: bytes | None, idempotency_key: str | None) -> bytes:
-    """Write a definition of one node that calls a tool.
+def single_call(server_id: str, name: str, arguments: bytes | None, idempotency_key: str | None) -> tuple[bytes, bytes]:
+    """Write a definition of one node that calls a tool, and the inputs of its run.
 
     Args:
         server_id: The server.
         name: The tool.
-        arguments: JSON text of an object; it stands in the definition byte for byte. None leaves the member out.
+        arguments: JSON text of an object; it stands in the inputs byte for byte, as a definition that held it would be
+            read whole by every worker that takes the run up. None leaves the member out.
         idempotency_key: The caller's key for the effect, if it has one.
     """
-    inputs = [] if arguments is None else [("arguments", jsontext.build([("type", b'"static"'), ("value", arguments)]))]
+    given = [] if arguments is None else [("arguments", arguments)]
+    inputs = [(member, b'{"type":"variable","variableName":"arguments"}') for member, _ in given]
     if idempotency_key is not None:
         inputs.append(("idempotencyKey", jsontext.encode({"type": "static", "value": idempotency_key})))
     node = jsontext.build(
@@ -35,7 +37,7 @@ def single_call(server_id: str, name: str, arguments: bytes | None, idempotency_
             ("inputs", jsontext.build(inputs)),
         ]
     )
-    return jsontext.build(
+    definition = jsontext.build(
         [
             ("id", b'"call"'),
             ("name", jsontext.encode(f"call {server_id} {name}"[:MAX_NAME])),
@@ -43,8 +45,9 @@ def single_call(server_id: str, name: str, arguments: bytes | None, idempotency_
             ("nodes", b"[" + node + b"]"),
             ("edges", b"[]"),
             ("triggers", b'[{"id":"manual","type":"manual","enabled":true}]'),
-            ("variables", b"[]"),
+            ("variables", jsontext.encode([{"name": member, "type": "object"} for member, _ in given])),
             ("metadata", b"{}"),
             ("settings", b"{}"),
         ]
     )
+    return definition, jsontext.build(given)

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from openwop_mcp import jsontext
+from openwop_mcp.ceilings import MAX_CALL_BYTES
 
 __all__ = ("ENGINE_VERSION", "Options", "Owner", "RunStart")
 
@@ -58,9 +59,29 @@ class Options:
 
     Attributes:
         heartbeat_timeout: Seconds without a beat after which a node's worker counts as lost.
+        inline_bytes: Bytes over which a value is kept outside the run's history; None where all stands in it. Whether a
+            run finds room in a history hangs on it, so that it holds for a run from its start to its end.
+        call_bytes: Bytes that a call may have, config and inputs together.
     """
 
     heartbeat_timeout: float = HEARTBEAT_TIMEOUT
+    inline_bytes: int | None = None
+    call_bytes: int = MAX_CALL_BYTES
+
+    def encode(self) -> bytes:
+        """JSON text."""
+        outside = {} if self.inline_bytes is None else {"inlineBytes": self.inline_bytes, "callBytes": self.call_bytes}
+        return jsontext.encode({"heartbeatTimeout": self.heartbeat_timeout, **outside})
+
+    @classmethod
+    def decode(cls, data: bytes) -> Options:
+        """Read what :meth:`encode` wrote; unknown members are ignored, as they come from a newer host."""
+        told = jsontext.decode(data)
+        return cls(
+            float(told.get("heartbeatTimeout", HEARTBEAT_TIMEOUT)),
+            told.get("inlineBytes"),
+            told.get("callBytes", MAX_CALL_BYTES),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +97,9 @@ class RunStart:
         options: What the host sets.
         tags: Labels, echoed unchanged.
         metadata: JSON object text, echoed unchanged.
-        state: The machine's state after a continue-as-new, else None.
+        reset: Whether this run continues one that was reset, so that what follows may have happened before.
+        state: The machine's state after a continue-as-new, else None. Large values that it holds travel beside it, in
+            the payloads after the inputs.
     """
 
     run_id: str
@@ -88,10 +111,11 @@ class RunStart:
     tags: tuple[str, ...] = ()
     metadata: bytes = b"{}"
     state: bytes | None = None
+    reset: bool = False
 
-    def carrying(self, state: bytes) -> RunStart:
-        """The same start for the run that continues this one."""
-        return dataclasses.replace(self, state=state)
+    def carrying(self, state: bytes, *, reset: bool = False) -> RunStart:
+        """The same start for the run that continues this one, which may have been reset."""
+        return dataclasses.replace(self, state=state, reset=reset)
 
     def encode(self) -> bytes:
         """JSON text; definition, metadata and state stand in it byte for byte."""
@@ -100,11 +124,13 @@ class RunStart:
             ("engineVersion", jsontext.encode(self.engine_version)),
             ("transport", jsontext.encode(self.transport)),
             ("owner", self.owner.encode()),
-            ("options", jsontext.encode({"heartbeatTimeout": self.options.heartbeat_timeout})),
+            ("options", self.options.encode()),
             ("tags", jsontext.encode(self.tags)),
             ("metadata", self.metadata),
             ("definition", self.definition),
         ]
+        if self.reset:
+            members.append(("reset", b"true"))
         if self.state is not None:
             members.append(("state", self.state))
         return jsontext.build(members)
@@ -127,15 +153,15 @@ class RunStart:
                 "openwop-mcp-pack that started it"
             )
         owner = jsontext.decode(members["owner"])
-        options = jsontext.decode(members.get("options", b"{}"))
         return cls(
             run_id=jsontext.decode(members["runId"]),
             definition=members["definition"],
             owner=Owner(owner["tenant"], owner["subject"], owner.get("workspace")),
             engine_version=engine_version,
             transport=jsontext.decode(members.get("transport", b'"rest"')),
-            options=Options(float(options.get("heartbeatTimeout", HEARTBEAT_TIMEOUT))),
+            options=Options.decode(members.get("options", b"{}")),
             tags=tuple(jsontext.decode(members.get("tags", b"[]"))),
             metadata=members.get("metadata", b"{}"),
             state=members.get("state"),
+            reset="reset" in members,
         )

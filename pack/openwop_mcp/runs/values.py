@@ -14,8 +14,13 @@ import re2
 
 from openwop_mcp import jsontext
 
-__all__ = ("PatternError", "compiled", "holds", "pointer", "same", "select", "tokens")
+__all__ = ("PatternError", "compiled", "holds", "is_beyond", "pointer", "same", "select", "tokens")
 
+MAX_COMPARED = 2_000_000
+"""Bytes of a value that is compared: what history itself can hold. Both sides are decoded in a workflow task, which the
+SDK gives up after two seconds and then tries again for ever; ordinary values of this size take a tenth of that."""
+
+_EMPTY = re.compile(rb"[{\[][ \t\n\r]*[}\]]")
 _INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
@@ -110,9 +115,16 @@ def same(left: Any, right: Any) -> bool:
     return True
 
 
+def is_beyond(condition: str, operand: bytes | None) -> bool:
+    """Tell whether a value is too large for a condition, which then holds for nobody."""
+    return operand is not None and condition not in ("truthy", "falsy") and len(operand) > MAX_COMPARED
+
+
 def _truthy(data: bytes | None) -> bool:
     if data is None:
         return False
+    if data[:1] in (b"{", b"["):
+        return _EMPTY.fullmatch(data) is None
     value = jsontext.decode(data)
     return bool(value) if not _is_number(value) else _exact(value) != 0
 

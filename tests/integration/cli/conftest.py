@@ -18,6 +18,7 @@ HOSTILE = "a\x1b]0;owned\x07b\x9b31mc\u202edc\u2066e\x00f\r\x08g"
 """A title of the window, a colour by its C1 byte, a reversed and an isolated text, and what overwrites a line."""
 
 FAILED = b'{"resultType":"complete","content":[{"type":"text","text":"no such city"}],"isError":true}'
+LARGE = b'{"content":[{"type":"text","text":"%b"}],"structuredContent":{"n":1.10}}' % (b"x" * 3_000_000)
 ODD = b'{ "structuredContent":{"n":1.10,"big":123456789012345678901234,"s":"\\u00e9"}, "content":[], "x":1E400 }'
 PAGES = {
     None: b'{"tools":[{"name":"one","description":"First tool.\\nMore of it."}],"nextCursor":""}',
@@ -57,9 +58,11 @@ CALLED: dict[str, bytes | Reply | Callable[[Request], bytes | Reply]] = {
     "refuses": _refused,
     "hostile": _hostile_result(),
     "odd": ODD,
+    "large": LARGE,
     "checked": b'{"structuredContent":{"n":"one"},"content":[]}',
     "steps": _steps,
     "stalls": Reply(stall="head"),
+    "doubtful": Reply(503),
 }
 """What tools answer; any other is done."""
 
@@ -123,6 +126,9 @@ shutdown_grace = 1
 url = "{server.url}"
 network = "private"
 retry = {{ attempts = 1 }}
+
+[servers.fake.tools.doubtful]
+on_doubt = "ask"
 
 [servers.gone]
 url = "http://127.0.0.1:9/mcp"

@@ -12,7 +12,7 @@ import signal
 import pytest
 
 import worker
-from openwop_mcp.calls import MAX_CALL_BYTES
+from openwop_mcp.ceilings import MAX_CALL_BYTES
 from tests.integration.cli.conftest import FAILED, ODD, STEPS
 from tests.support.cli import ROOT, cli, serving, until
 
@@ -150,7 +150,8 @@ def test_what_servers_say_is_logged_whatever_else_is(monkeypatch):
 
 
 @pytest.mark.usefixtures("nothing_starts")
-def test_arguments_that_temporal_does_not_carry_are_refused_with_their_size_and_the_limit(capfd, tmp_path):
+def test_arguments_that_temporal_does_not_carry_are_refused_with_their_size_and_the_limit(capfd, tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENWOP_MCP__STORAGE__DRIVER", "none")
     file = tmp_path / "large.json"
     file.write_text('{"a":"' + "x" * MAX_CALL_BYTES + '"}', encoding="utf-8")
     for command in (["call", "fake", "echo", "--args"], ["runs", "start", "conformance-identity.json", "--inputs"]):
@@ -159,6 +160,15 @@ def test_arguments_that_temporal_does_not_carry_are_refused_with_their_size_and_
         err = capfd.readouterr().err
         for told in (command[3], str(MAX_CALL_BYTES), str(file.stat().st_size)):
             assert told in err
+
+
+@pytest.mark.usefixtures("nothing_starts")
+def test_arguments_over_the_ceiling_of_a_worker_with_storage_are_refused_by_its_setting(capfd, tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENWOP_MCP__LIMITS__CALL_BYTES", "4096")
+    file = tmp_path / "large.json"
+    file.write_text('{"a":"' + "x" * 4096 + '"}', encoding="utf-8")
+    assert worker.main(["call", "fake", "echo", "--args", f"@{file}"]) == 2
+    assert "over the 4096 bytes that limits.call_bytes lets pass" in capfd.readouterr().err
 
 
 @pytest.mark.usefixtures("nothing_starts")
@@ -182,3 +192,11 @@ def test_arguments_that_are_no_json_object_are_refused_before_anything_is_sent(c
     error = json.loads(capfd.readouterr().out)["error"]
     assert error["code"] == "validation_error"
     assert "--args" in error["message"]
+
+
+@pytest.mark.usefixtures("nothing_starts")
+def test_arguments_that_nest_too_deep_are_refused_before_they_are_read(capfd, tmp_path):
+    file = tmp_path / "deep.json"
+    file.write_bytes(b'{"a":' * 1_000_000)
+    assert worker.main(["call", "fake", "echo", "--args", f"@{file}"]) == 2
+    assert "nested deeper than 512 levels" in capfd.readouterr().err

@@ -6,9 +6,15 @@ import asyncio
 import json
 import signal
 import socket
+from datetime import timedelta
 
 import psutil
+import pytest
+from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
 
+import worker
 from tests.integration.cli.conftest import settings_text
 from tests.support.cli import cli, serving, until
 
@@ -100,6 +106,51 @@ async def test_run_names_the_temporal_that_does_not_answer_and_the_namespace_tha
     assert "127.0.0.1:1" in nowhere.err
     assert (no_namespace.status, no_namespace.out) == (1, b"")
     assert "'nope'" in no_namespace.err
+
+
+async def keeping(client: Client, hours: int) -> Client:
+    """A client of a namespace that keeps closed workflows so long."""
+    asked = RegisterNamespaceRequest(namespace=f"keeps-{hours}h")
+    asked.workflow_execution_retention_period.FromTimedelta(timedelta(hours=hours))
+    try:
+        await client.workflow_service.register_namespace(asked)
+    except RPCError as error:
+        if error.status is not RPCStatusCode.ALREADY_EXISTS:
+            raise
+    return await Client.connect(client.service_client.config.target_host, namespace=asked.namespace)
+
+
+@pytest.mark.parametrize(("hours", "warns"), [(24, True), (335, True), (336, False), (720, False)])
+async def test_a_namespace_that_forgets_before_14_days_is_warned_of_once(client, caplog, hours, warns):
+    await worker.check_retention(await keeping(client, hours))
+    said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len(said) == warns
+    for message in said:
+        assert f"'keeps-{hours}h' keeps closed workflows for {hours} h" in message
+        assert "its effect could be repeated" in message
+        assert f"temporal operator namespace update --retention 336h -n keeps-{hours}h" in message
+
+
+async def test_of_a_namespace_that_cannot_be_described_nothing_is_said(client, caplog):
+    absent = await Client.connect(client.service_client.config.target_host, namespace="absent")
+    await worker.check_retention(absent)
+    assert caplog.records == []
+
+
+async def test_run_warns_of_a_namespace_that_forgets_too_soon_and_other_commands_do_not(client, tmp_path):
+    there = await keeping(client, 24)
+    config = write(
+        tmp_path,
+        f'[temporal]\naddress = "{client.service_client.config.target_host}"\nnamespace = "{there.namespace}"\n',
+    )
+    async with serving("run", "--config", config) as run:
+        done = await run.end(*TWICE["SIGTERM"])
+    assert done.status == 0
+    assert done.err.count("keeps closed workflows for 24 h") == 1
+    assert " WARNING " in done.err
+    other = await cli("runs", "show", "acme/absent", "--config", config)
+    assert other.status == 1
+    assert "keeps closed workflows" not in other.err
 
 
 def write(folder, text):

@@ -73,6 +73,30 @@ def test_inputs_that_do_not_fit_are_refused_where_they_do_not(type_id: str, inpu
     assert caught.value.facts["path"] == path
 
 
+def test_what_stands_in_a_tools_arguments_is_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded: list[bytes] = []
+    decode = jsontext.decode
+    monkeypatch.setattr(jsontext, "decode", lambda data: (decoded.append(data), decode(data))[1])
+    arguments = b'{"rows": [1, 2, 3]}'
+    _, given = asked("community.mcp.call-tool", b'{"serverId":"s","name":"n"}', b'{"arguments":' + arguments + b"}")
+    assert given == arguments
+    assert decoded
+    assert not any(b"rows" in text for text in decoded)
+
+
+@pytest.mark.parametrize("kind", ["[1]", "1", "null", '"text"'])
+def test_a_tools_arguments_have_to_be_an_object(kind: str) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        asked("community.mcp.call-tool", b'{"serverId":"s","name":"n"}', b'{"arguments":' + kind.encode() + b"}")
+    assert caught.value.facts["path"] == "inputs.arguments"
+
+
+def test_inputs_that_nest_too_deep_are_refused_before_they_are_read() -> None:
+    with pytest.raises(InvalidRequestError, match="512 levels") as caught:
+        asked("community.mcp.call-tool", b'{"serverId":"s","name":"n"}', b'{"arguments":{"a":' + b"[" * 1_000_000)
+    assert caught.value.facts["path"] == "inputs"
+
+
 @pytest.mark.parametrize(("inputs", "says"), [(b"{}", "missing"), (b'{"method":"complete"}', "callTool")])
 def test_the_conformance_node_is_told_its_method_and_has_no_completions(inputs: bytes, says: str) -> None:
     with pytest.raises(InvalidRequestError, match=says) as caught:

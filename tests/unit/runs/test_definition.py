@@ -112,6 +112,12 @@ def test_a_source_output_is_where_the_left_operand_begins() -> None:
     assert condition.left == SourceOutput(("result", "isError"))
 
 
+def test_a_definition_that_takes_too_long_to_read_is_refused() -> None:
+    large = {"arguments": {"type": "static", "value": {"text": "x" * 2_000_000}}}
+    (fault,) = faults(workflow([node("a", inputs=large)]))
+    assert "give what is large as inputs" in fault
+
+
 def test_settings_bound_the_run() -> None:
     definition = parsed(workflow([node("a")], settings={"timeout": 5000, "maxRetries": 2}))
     assert (definition.timeout_ms, definition.max_retries) == (5000, 2)
@@ -363,3 +369,7 @@ def test_a_condition_may_look_at_its_own_source_and_at_what_lies_above() -> None
     }
     edges = [edge("a", "b"), edge("b", "c", condition=condition)]
     assert parsed(workflow([node("a"), node("b"), node("c")], edges)).edges[1].condition is not None
+
+
+def test_a_definition_that_nests_too_deep_is_refused_before_it_is_read() -> None:
+    assert faults(b'{"nodes":' + b"[" * 1_000_000) == ("flow.json: nested deeper than 512 levels (byte 0)",)

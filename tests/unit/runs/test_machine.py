@@ -10,6 +10,7 @@ import pytest
 from temporalio.api.failure.v1 import Failure
 
 from openwop_mcp import failures
+from openwop_mcp.errors import InvalidRequestError
 from openwop_mcp.runs.machine import (
     CancelNode,
     CancelRequested,
@@ -20,12 +21,13 @@ from openwop_mcp.runs.machine import (
     FailRun,
     NodeFailed,
     NodeSucceeded,
+    NoteWaiting,
     RunMachine,
     ScheduleNode,
     StartTimer,
     TimerFired,
 )
-from tests.support.call_failures import call_failure
+from tests.support.call_failures import call_failure, in_doubt
 from tests.support.graphs import CALL_CONFIG, edge, node, start, workflow
 from tests.support.temporal_model import TemporalModel
 
@@ -663,3 +665,270 @@ def test_a_long_chain_of_core_nodes_neither_recurses_nor_takes_long() -> None:
     nodes = [node(f"n{index}", "core.noop") for index in range(2000)]
     edges = [edge(f"n{index}", f"n{index + 1}") for index in range(1999)]
     assert model(nodes, edges).types[-1] == "run.completed"
+
+
+# --- questions ---
+
+ACCEPT = b'{"action":"accept"}'
+REJECT = b'{"action":"reject"}'
+EDITED = b'{ "content":[], "n":1.10 }'
+DONE = b'{"action":"edit-accept","editedArtifactData":' + EDITED + b"}"
+
+
+def suspended(*node_ids: str, then: list[Any] | None = None) -> TemporalModel:
+    """A run whose nodes all wait for a person."""
+    run = model([node(n) for n in node_ids] + (then or []))
+    for node_id in node_ids:
+        run.fail(run.ordinal(node_id), in_doubt(effectId=f"acme/{node_id}", attempt=1))
+    run.task()
+    return run
+
+
+def test_an_effect_in_doubt_suspends_its_node_and_asks() -> None:
+    run = suspended("a")
+    assert run.types[2:] == ["interrupt.requested a", "node.suspended a"]
+    assert run.commands == [NoteWaiting(1)]
+    asked, told = payload(run, "interrupt.requested", "a"), payload(run, "node.suspended", "a")
+    assert asked["kind"] == told["kind"] == "approval"
+    assert asked["data"]["artifactId"] == "acme/a"
+    assert "nodeId" not in asked
+    assert told["key"] == asked["key"]
+    assert told["interruptId"] == run.questions["a"]
+    assert told["interruptId"].startswith("acme/")
+
+
+@pytest.mark.parametrize(
+    ("answer", "decision", "verdict"),
+    [
+        (ACCEPT, "granted", b'{"verdict":"resend","round":0}'),
+        (REJECT, "rejected", b'{"verdict":"fail","round":0}'),
+        (DONE, "granted", b'{"verdict":"done","round":0,"result":' + EDITED + b"}"),
+    ],
+    ids=["accept", "reject", "edit-accept"],
+)
+def test_the_answer_travels_with_the_next_attempt(answer: bytes, decision: str, verdict: bytes) -> None:
+    run = suspended("a")
+    run.answer("a", answer)
+    run.task()
+    assert run.types[4:] == ["interrupt.resolved a", "node.resumed a"]
+    resolved = payload(run, "interrupt.resolved", "a")
+    assert (resolved["decision"], resolved["action"]) == (decision, json.loads(answer)["action"])
+    assert resolved["resolvedBy"] == {"subjectId": "alice"}
+    assert resolved.get("editedArtifactData") == (json.loads(EDITED) if answer == DONE else None)
+    assert payload(run, "node.resumed", "a")["interruptId"] == resolved["interruptId"]
+    command, note = run.commands
+    assert isinstance(command, ScheduleNode)
+    assert (command.activity_id, command.answer) == ("a:2", verdict)
+    assert note == NoteWaiting(0)
+
+
+def test_an_answer_holds_for_one_attempt_only() -> None:
+    run = suspended("a")
+    run.answer("a", ACCEPT)
+    run.task()
+    fail(run, "a", call_failure(retry_after=0))
+    (command,) = run.commands
+    assert isinstance(command, ScheduleNode)
+    assert (command.activity_id, command.answer) == ("a:3", None)
+
+
+def test_a_second_doubt_is_a_question_of_its_own() -> None:
+    run = suspended("a")
+    first = run.questions["a"]
+    run.answer("a", ACCEPT)
+    run.task()
+    fail(run, "a", in_doubt(effectId="acme/a", attempt=2))
+    assert run.questions["a"] != first
+    assert run.machine.open_interrupts(first) == []
+    assert run.machine.was_answered(first)
+
+
+def test_each_branch_waits_with_a_question_of_its_own_and_the_others_go_on() -> None:
+    run = model([node(n) for n in "abcd"], [edge("c", "d")])
+    for node_id in "ab":
+        run.fail(run.ordinal(node_id), in_doubt(effectId=f"acme/{node_id}"))
+    run.succeed(run.ordinal("c"))
+    run.task()
+    assert sorted(run.questions) == ["a", "b"]
+    assert len(set(run.questions.values())) == 2
+    succeed(run, "d")
+    assert not run.over
+    run.answer("b", REJECT)
+    run.task()
+    assert sorted(run.questions) == ["a"]
+    fail(run, "b")
+    run.answer("a", DONE)
+    run.task()
+    succeed(run, "a")
+    assert run.types[-1] == "run.failed"
+
+
+def test_two_answers_of_one_task_each_find_their_question() -> None:
+    run = suspended("a", "b")
+    run.answer("b", ACCEPT)
+    run.answer("a", DONE)
+    run.task()
+    answers = {command.node_id: command.answer for command in run.commands if isinstance(command, ScheduleNode)}
+    assert answers["b"] == b'{"verdict":"resend","round":0}'
+    assert EDITED in (answers["a"] or b"")
+
+
+def sharing(*node_ids: str) -> TemporalModel:
+    """A run whose nodes share one effect; the first two wait for a person."""
+    run = model([node(n) for n in node_ids])
+    for node_id in node_ids[:2]:
+        run.fail(run.ordinal(node_id), in_doubt(effectId="acme/shared", attempt=1, round=1))
+    run.task()
+    return run
+
+
+@pytest.mark.parametrize("handover", [False, True])
+def test_one_answer_resumes_every_node_that_waits_with_the_same_effect(handover: bool) -> None:
+    run = sharing("a", "b", "c")
+    if handover:
+        run.succeed(run.ordinal("c"))
+        run.task(suggest=True)
+        assert len(run.histories) == 2
+    assert run.questions["a"] == run.questions["b"]
+    run.answer("a", DONE)
+    run.task()
+    assert run.types[-4:] == [
+        *("interrupt.resolved a", "node.resumed a"),
+        *("interrupt.resolved b", "node.resumed b"),
+    ]
+    *attempts, note = run.commands
+    verdict = b'{"verdict":"done","round":1,"result":' + EDITED + b"}"
+    assert [(one.activity_id, one.answer) for one in attempts if isinstance(one, ScheduleNode)] == [
+        ("a:2", verdict),
+        ("b:2", verdict),
+    ]
+    assert note == NoteWaiting(0)
+
+
+def test_a_node_that_comes_to_a_question_after_its_answer_asks_anew_and_is_answered() -> None:
+    run = sharing("a", "b", "c")
+    run.answer("a", ACCEPT)
+    run.task()
+    fail(run, "c", in_doubt(effectId="acme/shared", attempt=1, round=1))
+    assert list(run.questions) == ["c"]
+    assert run.machine.was_answered(run.questions["c"])
+    run.answer("c", ACCEPT)
+    run.task()
+    assert run.types[-2:] == ["interrupt.resolved c", "node.resumed c"]
+    succeed(run, "a", "b", "c")
+    assert run.types[-1] == "run.completed"
+
+
+@pytest.mark.parametrize("value", [b"{}", b'{"action":"edit-accept"}', b"7"])
+def test_what_is_no_answer_is_refused(value: bytes) -> None:
+    run = suspended("a")
+    (ordinal,) = run.machine.open_interrupts(run.questions["a"])
+    with pytest.raises(InvalidRequestError):
+        run.machine.check_answer(ordinal, value)
+
+
+def test_what_is_under_way_but_no_question_takes_no_answer() -> None:
+    run = model([node("a")])
+    assert run.machine.open_interrupts("acme/x") == []
+    with pytest.raises(InvalidRequestError):
+        run.machine.check_answer(run.ordinal("a"), ACCEPT)
+
+
+def test_a_cancel_ends_a_run_that_waits_at_once() -> None:
+    run = suspended("a", "b")
+    run.request_cancel()
+    run.task()
+    assert run.types[-3:] == ["node.cancelled a", "node.cancelled b", "run.cancelled"]
+    assert run.over
+    assert not any(isinstance(command, StartTimer | ScheduleNode) for command in run.commands)
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_nothing_is_sent_that_was_answered_in_the_task_that_brings_the_cancel(at_once: bool) -> None:
+    run = model([node("a"), node("b"), node("c")], [edge("b", "c")])
+    fail(run, "a", in_doubt(effectId="acme/a"))
+    run.answer("a", ACCEPT)
+    run.succeed(run.ordinal("b"))
+    run.request_cancel()
+    run.task(at_once=at_once)
+    assert run.over
+    resolved, completed = ["interrupt.resolved a", "node.resumed a"], ["node.completed b"]
+    told = [*completed, *resolved] if at_once else [*resolved, *completed]
+    assert run.types[5:] == [*told, "node.cancelled a", "run.cancelled"]
+    assert [one for one in run.histories[-1] if one.HasField("activity_task_scheduled_event_attributes")][2:] == []
+
+
+def test_questions_and_answers_are_taken_along_by_a_handover() -> None:
+    run = model([node("a"), node("b"), node("c")])
+    for node_id in "ab":
+        run.fail(run.ordinal(node_id), in_doubt(effectId=f"acme/{node_id}", round=3))
+    run.task()
+    before = dict(run.questions)
+    run.answer("b", DONE)
+    run.succeed(run.ordinal("c"))
+    run.task(suggest=True, at_once=True)
+    assert len(run.histories) == 2
+    (command,) = run.commands
+    assert isinstance(command, ScheduleNode)
+    assert (command.activity_id, command.answer) == (
+        "b:2",
+        b'{"verdict":"done","round":3,"result":' + EDITED + b"}",
+    )
+    assert len(run.machine.open_interrupts(before["a"])) == 1
+    assert run.machine.was_answered(before["b"])
+    assert not run.machine.was_answered(before["a"])
+    run.answer("a", ACCEPT)
+    run.task()
+    command, note = run.commands
+    assert note == NoteWaiting(0)
+    assert isinstance(command, ScheduleNode)
+    assert (command.activity_id, command.answer) == ("a:2", b'{"verdict":"resend","round":3}')
+    succeed(run, "a", "b")
+    assert run.types[-1] == "run.completed"
+
+
+def test_an_answer_that_is_there_before_the_next_part_begins_finds_its_question() -> None:
+    run = model([node("a"), node("b")])
+    fail(run, "a", in_doubt(effectId="acme/a"))
+    run.early = lambda _: {"a": REJECT}
+    run.succeed(run.ordinal("b"))
+    run.task(suggest=True)
+    assert len(run.histories) == 2
+    assert run.types[-2:] == ["interrupt.resolved a", "node.resumed a"]
+    assert [command.activity_id for command in run.commands if isinstance(command, ScheduleNode)] == ["a:2"]
+
+
+def test_a_task_that_brings_answers_only_hands_nothing_over_as_a_cancel_may_come_with_it() -> None:
+    run = suspended("a")
+    run.answer("a", ACCEPT)
+    run.request_cancel()
+    run.task(suggest=True)
+    assert len(run.histories) == 1
+    assert run.types[-1] == "run.cancelled"
+
+
+def test_a_wait_alone_hands_nothing_over() -> None:
+    run = suspended("a", "b")
+    run.answer("a", ACCEPT)
+    run.task(suggest=True)
+    assert len(run.histories) == 1
+    succeed_with_suggestion(run, "a")
+    assert len(run.histories) == 2
+    assert sorted(run.questions) == ["b"]
+
+
+def succeed_with_suggestion(run: TemporalModel, node_id: str) -> None:
+    run.succeed(run.ordinal(node_id))
+    run.task(suggest=True)
+
+
+def test_a_long_answer_counts_as_part_of_its_call() -> None:
+    run = suspended("a", "b", "c")
+    result = b'{"content":[],"x":"' + b"x" * 1_200_000 + b'"}'
+    for node_id in "abc":
+        run.answer(node_id, b'{"action":"edit-accept","editedArtifactData":' + result + b"}")
+    run.task()
+    assert len([command for command in run.commands if isinstance(command, ScheduleNode)]) == 2
+    while not run.over:
+        succeed(run, *[command.node_id for command in run.under_way.values() if command.node_id])
+    assert run.types[-1] == "run.completed"

@@ -13,16 +13,31 @@ from openwop_mcp.runs.machine import (
     MAX_RESULT,
     ContinueAsNew,
     FailRun,
+    RunMachine,
     ScheduleNode,
 )
 from openwop_mcp.runs.projection import Projector
+from openwop_mcp.runs.start import Options
 from tests.support.call_failures import call_failure
 from tests.support.graphs import RUN_ID, edge, node, start, workflow
 from tests.support.temporal_model import TemporalModel
 
+INLINE = 256 * 1024
+
 
 def model(definition: dict[str, Any], inputs: bytes = b"{}") -> TemporalModel:
     return TemporalModel(start(definition), inputs)
+
+
+def outside(definition: dict[str, Any], inputs: bytes = b"{}", *, call_bytes: int = 16_000_000) -> TemporalModel:
+    """A run whose large values are kept outside its history."""
+    return TemporalModel(start(definition, options=Options(inline_bytes=INLINE, call_bytes=call_bytes)), inputs)
+
+
+def carried(run: TemporalModel) -> list[bytes]:
+    """The large values that the run's latest history begins with."""
+    begun = run.histories[-1][0].workflow_execution_started_event_attributes
+    return [payload.data for payload in begun.input.payloads[2:]]
 
 
 def under_way(run: TemporalModel) -> list[str]:
@@ -220,3 +235,109 @@ def test_a_run_whose_definition_leaves_no_room_for_its_state_does_not_hand_over(
     run.task(suggest=True)
     assert not any(isinstance(command, ContinueAsNew) for command in run.commands)
     assert under_way(run) == ["b"]
+
+
+# --- large values outside ---
+
+
+def test_values_that_are_kept_outside_fill_no_history() -> None:
+    run = outside(workflow([node(f"n{index}") for index in range(100)]))
+    assert len(under_way(run)) == 100
+    finish(run, sized(1_500_000))
+    assert run.types[-1] == "run.completed"
+    assert len(run.histories) == 1
+
+
+def test_calls_whose_results_may_just_stay_inside_history_still_wait_for_room() -> None:
+    run = outside(workflow([node(f"n{index}") for index in range(400)]))
+    finish(run, sized(INLINE - 1_000))
+    assert run.types[-1] == "run.completed"
+    assert max(map(bytes_of, run.histories)) < BUDGET + 4_000_000
+    assert len(run.histories) > 1
+
+
+def test_after_a_large_result_the_others_are_taken_to_stay_just_inside_history() -> None:
+    nodes = [node("first"), *(node(f"n{index}") for index in range(400))]
+    run = outside(workflow(nodes, [edge("first", f"n{index}") for index in range(400)]))
+    run.succeed(run.ordinal("first"), sized(5_000_000))
+    run.task()
+    assert 100 < len(under_way(run)) <= BUDGET // INLINE
+
+
+def test_a_large_value_is_carried_on_by_itself_and_the_state_stays_small() -> None:
+    large = sized(5_000_000)
+    nodes = [node("a"), node("b"), node("end", inputs=reads("a"))]
+    run = outside(workflow(nodes, [edge("a", "b"), edge("b", "end"), edge("a", "end")]))
+    run.succeed(run.ordinal("a"), large)
+    run.task(suggest=True)
+    assert carried(run) == [large]
+    assert len(run.start.state or b"") < 2_000
+    run.succeed(run.ordinal("b"), b"{}")
+    run.task(suggest=True)
+    assert carried(run) == [large]
+    sent = run.under_way[run.ordinal("end")]
+    assert isinstance(sent, ScheduleNode)
+    assert sent.inputs == b'{"arguments":' + large + b"}"
+    finish(run, b"{}")
+    assert run.types[-1] == "run.completed"
+    assert len(run.histories) == 3
+
+
+def test_a_large_value_that_the_state_names_must_come_with_it() -> None:
+    run = outside(workflow([node("a"), node("b", inputs=reads("a"))], [edge("a", "b")]))
+    run.succeed(run.ordinal("a"), sized(5_000_000))
+    run.task(suggest=True)
+    assert len(carried(run)) == 1
+    with pytest.raises(ValueError, match="zip"):
+        RunMachine(run.start, b"{}", ())
+
+
+def test_a_call_over_the_ceiling_of_the_run_names_its_setting() -> None:
+    variable = {"arguments": {"type": "variable", "variableName": "v"}}
+    definition = workflow([node("a", inputs=variable)], variables=[{"name": "v", "type": "object"}])
+    given = json.dumps({"v": {"text": "x" * 3_000_000}}).encode()
+    assert under_way(outside(definition, given)) == ["a"]
+    (end,) = outside(definition, given, call_bytes=2_500_000).commands
+    assert isinstance(end, FailRun)
+    assert "limits.call_bytes" in end.message
+    assert json.loads(end.details)["limit"] == 2_500_000
+
+
+def test_many_small_values_that_make_a_state_too_large_to_read_are_not_carried() -> None:
+    count = 90
+    nodes = [*(node(f"n{index}") for index in range(count)), node("x"), node("y", inputs=reads("n0"))]
+    nodes[-1]["inputs"] = {
+        f"arguments.a{index}": {"type": "connection", "nodeId": f"n{index}", "outputKey": "/result"}
+        for index in range(count)
+    }
+    edges = [*(edge(f"n{index}", "y") for index in range(count)), edge("x", "y")]
+    run = outside(workflow(nodes, edges), call_bytes=1_000_000)
+    for index in range(count):
+        run.succeed(run.ordinal(f"n{index}"), sized(100_000))
+    run.task(suggest=True)
+    assert not any(isinstance(command, ContinueAsNew) for command in run.commands)
+
+
+def test_a_value_that_is_too_large_to_compare_skips_its_edge_and_says_so() -> None:
+    condition = {
+        "type": "equals",
+        "left": "/result/text",
+        "right": "x",
+    }
+    truthy = {"type": "truthy", "left": "/result/text"}
+    nodes = [node("a"), node("compared"), node("seen")]
+    edges = [edge("a", "compared", condition=condition), edge("a", "seen", condition=truthy)]
+    run = outside(workflow(nodes, edges))
+    run.succeed(run.ordinal("a"), sized(5_000_000))
+    run.task()
+    assert "node.skipped compared" in run.types
+    assert under_way(run) == ["seen"]
+    (reason,) = [payload for _, event_type, _, payload, _ in run.log if event_type == "node.skipped"]
+    assert b"is not compared" in reason
+
+
+def test_a_start_without_storage_says_nothing_of_it() -> None:
+    assert b"inlineBytes" not in start(workflow([node("a")])).encode()
+    options = Options(2.5, INLINE, 1_000)
+    assert Options.decode(options.encode()) == options
+    assert Options.decode(b'{"heartbeatTimeout":2.5}') == Options(2.5)

@@ -11,15 +11,18 @@ import temporalio.api.enums.v1 as enums
 from hypothesis import given
 from hypothesis import strategies as st
 from temporalio.api.history.v1 import HistoryEvent
+from temporalio.api.update.v1 import Request
 
 from openwop_mcp import failures
 from openwop_mcp.runs.events import TERMINAL, RunEvent
+from openwop_mcp.runs.interrupts import RESOLVE, Resolution
 from openwop_mcp.runs.machine import CancelRequested, NodeFailed, StartTimer
 from openwop_mcp.runs.projection import ProjectionError, Projector
-from tests.support.call_failures import call_failure
+from tests.support.call_failures import call_failure, in_doubt
 from tests.support.graphs import RUN_ID, edge, node, start, workflow
 from tests.support.temporal_model import BEGINNING, TemporalModel, event
 
+ACCEPTED: Any = "workflow_execution_update_accepted_event_attributes"
 RUN_1 = "00000000-0000-4000-8000-000000000001"
 
 
@@ -68,22 +71,33 @@ def graphs(draw: st.DrawFn) -> dict[str, Any]:
 PEERS = st.sampled_from([{}, *({"peer": peer * 64, "floor": "2025-03-26"} for peer in "12")])
 REVISIONS = st.sampled_from([{}, {"revision": "2026-07-28"}, {"revision": "2025-11-25"}])
 STATUSES = st.sampled_from([{}, {"httpStatus": 401}])
+ANSWERS = st.sampled_from(
+    [
+        b'{"action":"accept"}',
+        b'{"action":"reject"}',
+        b'{"action":"edit-accept", "editedArtifactData":{"content":[],"n":1.10}}',
+    ]
+)
 
 
 @given(graphs(), st.data())
 def test_the_projected_log_is_the_live_one(definition: dict[str, Any], data: st.DataObject) -> None:
     order = random.Random(data.draw(st.integers(0, 2**16)))
     run = TemporalModel(start(definition), shuffle=lambda facts: order.sample(facts, len(facts)))
+    run.early = lambda open_: {node_id: data.draw(ANSWERS) for node_id in open_ if data.draw(st.booleans())}
     cancelling = False
     while not run.over:
-        assert run.under_way, run.types
-        for ordinal in data.draw(st.lists(st.sampled_from(list(run.under_way)), min_size=1, unique=True)):
+        assert run.under_way or run.questions, run.types
+        under_way = st.lists(st.sampled_from(list(run.under_way) or [0]), min_size=not run.questions, unique=True)
+        ended = data.draw(under_way) if run.under_way else []
+        asked = [node_id for node_id in run.questions if not ended or data.draw(st.booleans())]
+        for ordinal in ended:
             # Times in history go back now and then.
             run.now += data.draw(st.integers(-50, 4000))
             if isinstance(run.under_way[ordinal], StartTimer):
                 run.fire(ordinal)
                 continue
-            match data.draw(st.sampled_from(["result", "result", "failure", "retry", "cancelled"])):
+            match data.draw(st.sampled_from(["result", "result", "failure", "retry", "doubt", "cancelled"])):
                 case "result":
                     result = data.draw(st.sampled_from([b'{"n": 1.10}', b"{}"]))
                     run.succeed(ordinal, result, **data.draw(PEERS), **data.draw(REVISIONS))
@@ -92,12 +106,17 @@ def test_the_projected_log_is_the_live_one(definition: dict[str, Any], data: st.
                     run.fail(ordinal, call_failure(retryable=False, **facts))
                 case "retry":
                     run.fail(ordinal, call_failure(retry_after=data.draw(st.sampled_from([0, 3, 11]))))
+                case "doubt":
+                    attempt = run.under_way[ordinal].attempt
+                    run.fail(ordinal, in_doubt(attempt=attempt, effectId=f"acme/{ordinal}"))
                 case _:
                     run.cancelled(ordinal)
+        for node_id in asked:
+            run.answer(node_id, data.draw(ANSWERS))
         if not cancelling and data.draw(st.integers(0, 9)) == 0:
             cancelling = True
             run.request_cancel()
-        run.task(suggest=data.draw(st.integers(0, 4)) == 0)
+        run.task(suggest=data.draw(st.integers(0, 4)) == 0, at_once=data.draw(st.booleans()))
     events = project(run)
     assert told(events) == [entry[:4] for entry in run.log]
     assert [item.sequence for item in events] == list(range(len(events)))
@@ -137,7 +156,7 @@ def test_events_can_be_fed_one_by_one_and_come_when_a_workflow_task_took_them_up
     assert types(projector.project(history)) == ["run.started", "node.started a"]
     before = len(history)
     run.task()
-    fed = [types(projector.feed(item)) for item in history[before:]]
+    fed = [types(projector.project([item])) for item in history[before:]]
     assert [item for item in fed if item] == [["node.completed a", "run.completed"]]
 
 
@@ -152,12 +171,14 @@ def test_a_fact_that_comes_while_a_workflow_task_runs_belongs_to_the_next() -> N
         if item.event_type == enums.EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED
     ]
     first, second = scheduled
-    projector.feed(event(10, "activity_task_completed", at, scheduled_event_id=first, result=[b"{}"]))
-    projector.feed(event(11, "workflow_task_started", at))
-    projector.feed(event(12, "activity_task_completed", at, scheduled_event_id=second, result=[b"{}"]))
-    assert types(projector.feed(event(13, "workflow_task_completed", at, started_event_id=11))) == ["node.completed a"]
-    projector.feed(event(14, "workflow_task_started", at))
-    assert types(projector.feed(event(15, "workflow_task_completed", at, started_event_id=14))) == [
+    projector.project([event(10, "activity_task_completed", at, scheduled_event_id=first, result=[b"{}"])])
+    projector.project([event(11, "workflow_task_started", at)])
+    projector.project([event(12, "activity_task_completed", at, scheduled_event_id=second, result=[b"{}"])])
+    assert types(projector.project([event(13, "workflow_task_completed", at, started_event_id=11)])) == [
+        "node.completed a"
+    ]
+    projector.project([event(14, "workflow_task_started", at)])
+    assert types(projector.project([event(15, "workflow_task_completed", at, started_event_id=14)])) == [
         "node.completed b",
         "run.completed",
     ]
@@ -255,7 +276,7 @@ def test_a_run_that_is_ended_from_outside_has_an_end_in_its_log(
     closing: str, attributes: dict[str, Any], last: str, says: bytes
 ) -> None:
     projector, _ = _under_way()
-    events = projector.feed(event(10, closing, BEGINNING + 2000, **attributes))
+    events = projector.project([event(10, closing, BEGINNING + 2000, **attributes)])
     assert types(events) == ["node.cancelled a", last]
     assert says in events[-1].payload
 
@@ -263,8 +284,8 @@ def test_a_run_that_is_ended_from_outside_has_an_end_in_its_log(
 def test_a_run_that_no_worker_ever_saw_still_has_a_beginning_and_an_end() -> None:
     run = TemporalModel(start(workflow([node("a")])))
     projector = Projector(RUN_ID)
-    projector.feed(run.histories[0][0])
-    events = projector.feed(event(2, "workflow_execution_terminated", BEGINNING))
+    projector.project([run.histories[0][0]])
+    events = projector.project([event(2, "workflow_execution_terminated", BEGINNING)])
     assert types(events) == ["run.started", "run.cancelled"]
 
 
@@ -272,7 +293,7 @@ def test_a_cancel_in_the_first_workflow_task_leaves_no_trace_of_what_it_cancelle
     nodes = [node("top", "core.noop"), node("late"), node("early"), node("wait", "core.delay", config={"delayMs": 5})]
     run = TemporalModel(start(workflow(nodes, [edge("top", "late")])))
     projector = Projector(RUN_ID)
-    projector.feed(run.histories[0][0])
+    projector.project([run.histories[0][0]])
     # What is scheduled and cancelled in one task never reaches the server, and neither does its answer.
     events = projector.project(
         [
@@ -290,6 +311,39 @@ def test_a_cancel_in_the_first_workflow_task_leaves_no_trace_of_what_it_cancelle
     live.apply([NodeFailed(ordinal, cancelled, BEGINNING / 1000) for ordinal in (2, 0)])
     assert told(events) == [entry[:4] for entry in run.log]
     assert types(events)[-4:] == ["node.cancelled wait", "node.cancelled early", "node.cancelled late", "run.cancelled"]
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_an_answer_a_result_and_a_cancel_of_one_task_are_told_as_they_were_live(at_once: bool) -> None:
+    run = TemporalModel(start(workflow([node("a"), node("b"), node("c")])))
+    run.fail(run.ordinal("a"), in_doubt(effectId="acme/a"))
+    run.task()
+    run.answer("a", b'{"action":"accept"}')
+    run.succeed(run.ordinal("b"))
+    run.request_cancel()
+    run.task(at_once=at_once)
+    run.succeed(run.ordinal("c"))
+    run.task()
+    events = project(run)
+    assert told(events) == [entry[:4] for entry in run.log]
+    assert types(events)[-3:] == ["node.cancelled a", "node.completed c", "run.cancelled"]
+
+
+def test_an_answer_that_was_given_anew_after_a_reset_is_read_from_where_it_was_admitted() -> None:
+    run = TemporalModel(start(workflow([node("a")])))
+    run.fail(run.ordinal("a"), in_doubt(effectId="acme/a"))
+    run.task()
+    run.answer("a", b'{"action":"accept"}')
+    run.task()
+    history = run.histories[0]
+    index = next(i for i, one in enumerate(history) if one.HasField(ACCEPTED))
+    accepted = history[index].workflow_execution_update_accepted_event_attributes
+    admitted = event(90, "workflow_execution_update_admitted", BEGINNING, request=accepted.accepted_request)
+    accepted.ClearField("accepted_request")
+    accepted.accepted_request_sequencing_event_id = 90
+    projector = Projector(RUN_ID)
+    events = projector.project([*history[: index - 2], admitted, *history[index - 2 :]])
+    assert told(events) == [entry[:4] for entry in run.log]
 
 
 # --- histories that are not those of the run ---
@@ -314,13 +368,29 @@ def test_an_answer_to_nothing_is_named() -> None:
     assert _foreign(event(10, "activity_task_completed", BEGINNING, scheduled_event_id=99, result=[b"{}"])) == 10
 
 
+def _update(name: str, interrupt_id: str) -> HistoryEvent:
+    request = Request()
+    request.input.name = name
+    resolution = Resolution(interrupt_id, b'{"action":"accept"}', b"{}")
+    request.input.args.payloads.append(failures.json_payload(resolution.encode()))
+    return event(90, "workflow_execution_update_accepted", BEGINNING, accepted_request=request)
+
+
+def test_an_update_that_no_run_takes_is_named() -> None:
+    assert _foreign(_update("other", "acme/x")) == 90
+
+
+def test_an_answer_to_an_interrupt_that_the_run_does_not_have_is_named() -> None:
+    assert _foreign(_update(RESOLVE, "acme/x")) == 90
+
+
 def test_a_result_that_is_no_json_text_is_named() -> None:
     projector, run = _under_way()
     broken = event(
         10, "activity_task_completed", BEGINNING, scheduled_event_id=run.histories[0][-1].event_id, result=[b'{"a":']
     )
     with pytest.raises(ProjectionError, match="event 10: the activity's result is no JSON text"):
-        projector.feed(broken)
+        projector.project([broken])
 
 
 @pytest.mark.parametrize("closing", ["workflow_execution_completed", "workflow_execution_continued_as_new"])
@@ -330,7 +400,7 @@ def test_an_end_that_the_machine_did_not_decide_is_named(closing: str) -> None:
 
 def test_a_history_without_its_beginning_is_refused() -> None:
     with pytest.raises(ProjectionError, match="beginning is missing"):
-        Projector(RUN_ID).feed(event(5, "timer_fired", BEGINNING))
+        Projector(RUN_ID).project([event(5, "timer_fired", BEGINNING)])
 
 
 def test_a_chain_without_its_first_history_is_refused() -> None:
@@ -348,6 +418,6 @@ def test_a_chain_without_its_first_history_is_refused() -> None:
 
 def test_the_history_of_another_workflow_is_refused() -> None:
     with pytest.raises(ProjectionError, match="not the history of a run"):
-        Projector(RUN_ID).feed(event(1, "workflow_execution_started", BEGINNING, input=[b"{}"]))
+        Projector(RUN_ID).project([event(1, "workflow_execution_started", BEGINNING, input=[b"{}"])])
     with pytest.raises(ProjectionError, match="engineVersion"):
-        Projector(RUN_ID).feed(event(1, "workflow_execution_started", BEGINNING, input=[b"{}", b"{}"]))
+        Projector(RUN_ID).project([event(1, "workflow_execution_started", BEGINNING, input=[b"{}", b"{}"])])

@@ -110,3 +110,9 @@ def test_a_pointer_with_a_lone_tilde_is_refused() -> None:
 def test_sameness_does_not_depend_on_the_depth_of_a_value() -> None:
     deep = jsontext.decode(b"[" * 5000 + b"]" * 5000)
     assert values.same(deep, deep)
+
+
+@pytest.mark.parametrize(("text", "expected"), [(b"{ \n}", False), (b"[]", False), (b"[[]]", True), (b'{"":0}', True)])
+def test_whether_an_object_or_array_is_empty_is_told_without_reading_it(text, expected):
+    assert values.holds("truthy", text, None) is expected
+    assert values.holds("falsy", text, None) is not expected

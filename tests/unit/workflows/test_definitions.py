@@ -10,7 +10,8 @@ from workflows.definitions import DefinitionNotFoundError, find_definition
 
 
 def write(folder, name, identity, tool="b"):
-    text = single_call("a", tool, None, None).replace(b'"id":"call","name":"call', b'"id":"%b","name":"call' % identity)
+    text, _ = single_call("a", tool, None, None)
+    text = text.replace(b'"id":"call","name":"call', b'"id":"%b","name":"call' % identity)
     (folder / name).write_bytes(text)
 
 

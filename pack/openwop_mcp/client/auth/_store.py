@@ -19,6 +19,7 @@ from typing import Self
 
 import msgspec
 
+from openwop_mcp._state import state_folder
 from openwop_mcp.errors import AuthorizationError
 
 __all__ = ("Grant", "Record", "Registration", "StoreKey", "TokenStore")
@@ -140,10 +141,7 @@ class TokenStore:
     @classmethod
     def default(cls, environ: Mapping[str, str]) -> Self:
         """The store of this machine's user: ``$XDG_STATE_HOME/openwop-mcp/tokens``, or under ``~/.local/state``."""
-        state = environ.get("XDG_STATE_HOME", "")
-        # A relative path there is to be ignored (XDG Base Directory Specification).
-        base = Path(state) if Path(state).is_absolute() else Path(environ.get("HOME") or Path.home()) / ".local/state"
-        return cls(base / "openwop-mcp" / "tokens")
+        return cls(state_folder(environ) / "tokens")
 
     def read(self, key: StoreKey) -> Record:
         """What is kept for a key; an empty record if nothing is, or if it is not to be understood.

@@ -1,0 +1,308 @@
+"""Effects that several runs share by a key: a workflow of its own carries each out, and whoever asks for it waits.
+
+Who waits holds no slot of the worker: the activity is left open, a task beats for it and completes it. Knows names and
+outcomes of effect workflows, and nothing of how a call is made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from dataclasses import replace
+from typing import Any, NoReturn
+
+import temporalio.api.common.v1
+from temporalio import activity
+from temporalio.client import (
+    AsyncActivityCancelledError,
+    AsyncActivityHandle,
+    Client,
+    WorkflowExecutionDescription,
+    WorkflowExecutionStatus,
+    WorkflowFailureError,
+    WorkflowHandle,
+)
+from temporalio.common import RawValue, WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from openwop_mcp import failures, jsontext
+from openwop_mcp.calls import METHODS, NO_ARGUMENTS, CallRequest, noted
+from openwop_mcp.effects.decide import RetryPolicy
+from openwop_mcp.effects.delivery import Delivery
+from openwop_mcp.effects.identity import Effect
+from openwop_mcp.effects.shared import EFFECT_WORKFLOW, MEMO_DIGEST, effect_queue, effect_workflow_id
+from openwop_mcp.errors import EffectInDoubtError, InterruptedCallError, KeyMismatchError, McpError
+from openwop_mcp.runs.ledger import effect_attempts
+
+from .beat import INTERVAL, is_cancel
+
+__all__ = ("SharedEffects",)
+
+logger = logging.getLogger(__name__)
+
+WAITING = jsontext.encode({"delivery": Delivery.NOT_SENT.value, "repeatSafe": True, "retry": None, "waited": True})
+"""What a workflow is to know if the worker that waits is lost: nothing is lost with it."""
+
+Payload = temporalio.api.common.v1.Payload
+
+
+class SharedEffects:
+    """The waits of one worker. Close it after the worker has stopped."""
+
+    def __init__(self) -> None:
+        self._waits: set[asyncio.Task[None]] = set()
+
+    async def close(self) -> None:
+        """Hand on what is still waited for: another worker takes it up."""
+        for wait in self._waits:
+            wait.cancel()
+        await asyncio.gather(*self._waits, return_exceptions=True)
+
+    def wait(self, effect: Effect, request: CallRequest, arguments: bytes | None, *, ask: bool) -> NoReturn:
+        """Wait for the effect in place of the activity that runs now, which ends here and keeps no slot.
+
+        Args:
+            effect: Which effect.
+            request: The call, should this be the first to ask for it.
+            arguments: JSON text of its arguments.
+            ask: Whether a person decides where the effect is in doubt.
+        """
+        info = activity.info()
+        client = activity.client()
+        beats = info.heartbeat_timeout
+        request = replace(request, heartbeat=None if beats is None else beats.total_seconds())
+        joined = _Joined(client, effect, request, arguments, info.task_queue, ask=ask)
+        handle = client.get_async_activity_handle(task_token=info.task_token)
+        task = asyncio.get_running_loop().create_task(_complete(handle, joined.outcome()))
+        self._waits.add(task)
+        task.add_done_callback(self._waits.discard)
+        activity.raise_complete_async()
+
+
+async def _complete(handle: AsyncActivityHandle, outcome: Coroutine[Any, Any, Payload]) -> None:
+    """Await the outcome, beating meanwhile, and end the activity with it."""
+    waiting = asyncio.ensure_future(outcome)
+    try:
+        while not (await asyncio.wait([waiting], timeout=INTERVAL))[0]:
+            try:
+                await handle.heartbeat(RawValue(failures.json_payload(WAITING)))
+            except AsyncActivityCancelledError as error:
+                if not is_cancel(error):
+                    continue
+                await _end(
+                    handle, _given_up("the call was cancelled; the effect, which others share, goes on", cancelled=True)
+                )
+                return
+            except RPCError as error:
+                if error.status is RPCStatusCode.NOT_FOUND:
+                    return
+                logger.warning("a heartbeat was not taken: %s", error.status)
+        await _end(handle, _ended(waiting))
+    except asyncio.CancelledError:
+        # The worker stops. Without this the workflow would learn of it only after the heartbeat timeout.
+        await _end(
+            handle, _given_up("the worker shut down while it waited for an effect, which goes on", cancelled=False)
+        )
+        raise
+    finally:
+        waiting.cancel()
+
+
+def _ended(waiting: asyncio.Future[Payload]) -> Payload | ApplicationError:
+    try:
+        return waiting.result()
+    except ApplicationError as error:
+        return error
+    except Exception as error:
+        # Whatever it is, the workflow has to hear of it, and may wait again.
+        logger.exception("waiting for an effect ended by a fault of its own")
+        return _given_up(f"waiting for the effect, which goes on, ended with {type(error).__name__}", cancelled=False)
+
+
+def _given_up(message: str, *, cancelled: bool) -> ApplicationError:
+    # Of a wait that ends early nothing is known of the effect. Another wait is safe, as it sends nothing itself.
+    delivery = Delivery.UNKNOWN if cancelled else Delivery.NOT_SENT
+    error = InterruptedCallError(message, cancelled=cancelled, delivery=delivery)
+    return failures.write(error, repeat_safe=True, policy=RetryPolicy(), waited=None if cancelled else True)
+
+
+async def _end(handle: AsyncActivityHandle, outcome: Payload | ApplicationError) -> None:
+    try:
+        if isinstance(outcome, ApplicationError):
+            await handle.fail(outcome)
+        else:
+            await handle.complete(RawValue(outcome))
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            logger.warning("an outcome was not taken: %s", error.status)
+
+
+class _Joined:
+    """One caller's way to the outcome of an effect.
+
+    An effect has rounds, each a workflow: the first sends, and each further one carries out a person's answer to the
+    doubt that the round before it ended in.
+    """
+
+    def __init__(
+        self, client: Client, effect: Effect, request: CallRequest, arguments: bytes | None, queue: str, *, ask: bool
+    ) -> None:
+        self._client = client
+        self._effect = effect
+        self._request = request
+        self._arguments = arguments
+        self._queue = queue
+        self._ask = ask
+        self._shared = True
+
+    async def outcome(self) -> Payload:
+        """Wait for it.
+
+        Raises:
+            ApplicationError: The effect has no result, or is none that this caller may have.
+        """
+        number, doubt = 0, None
+        while True:
+            outcome = await self._round(number)
+            if outcome is None:
+                assert doubt is not None
+                raise failures.forward(doubt, self._note, round=number)
+            failure = failures.read_settled(outcome)
+            if failure is None:
+                return noted(outcome, {"shared": "true"}) if self._shared else outcome
+            if not (failure.happened.in_doubt and failure.happened.ask):
+                raise failures.forward(failure, self._note)
+            number, doubt = number + 1, failure
+
+    @property
+    def _note(self) -> str:
+        """What a caller has to know of an outcome that is not of its own making."""
+        if not self._shared:
+            return ""
+        if self._request.answer is not None:
+            return "; another answer came first, and the one given here was not used"
+        return "; that is what came of an earlier call with this key, and nothing was sent now"
+
+    async def _round(self, number: int) -> Payload | None:
+        """The outcome of a round; None where nobody has answered the doubt that it would settle."""
+        answer = self._request.answer
+        may_start = number == 0 or (answer is not None and answer.round == number)
+        reuse = WorkflowIDReusePolicy.REJECT_DUPLICATE
+        while True:
+            handle = await self._started(number, reuse) if may_start else None
+            self._shared = handle is None
+            if handle is not None:
+                return await self._result(handle)
+            found = await self._described(number)
+            if found is not None:
+                if not await self._sent_nothing(found):
+                    await self._check(found)
+                    return await self._result(
+                        self._client.get_workflow_handle(found.id, run_id=found.run_id, result_type=RawValue)
+                    )
+                reuse = WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY
+            if not may_start:
+                return None
+
+    async def _started(self, number: int, reuse: WorkflowIDReusePolicy) -> WorkflowHandle[Any, RawValue] | None:
+        """Start a round; None where there is one."""
+        request = replace(
+            self._request, tenant=self._effect.tenant, attempt=1, answer=self._request.answer if number else None
+        )
+        given = NO_ARGUMENTS if self._arguments is None else self._arguments
+        try:
+            return await self._client.start_workflow(
+                EFFECT_WORKFLOW,
+                args=[RawValue(failures.json_payload(request.encode())), RawValue(failures.json_payload(given))],
+                id=effect_workflow_id(self._effect.effect_id, number),
+                task_queue=effect_queue(self._queue),
+                result_type=RawValue,
+                id_reuse_policy=reuse,
+                id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+                memo={MEMO_DIGEST: self._effect.digest},
+                static_summary=f"{request.server_id} {request.name}",
+            )
+        except WorkflowAlreadyStartedError:
+            return None
+
+    async def _described(self, number: int) -> WorkflowExecutionDescription | None:
+        return await self._latest(effect_workflow_id(self._effect.effect_id, number))
+
+    async def _latest(self, workflow_id: str) -> WorkflowExecutionDescription | None:
+        try:
+            return await self._client.get_workflow_handle(workflow_id).describe()
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return None
+            raise
+
+    async def _sent_nothing(self, found: WorkflowExecutionDescription) -> bool:
+        """Whether a round has ended without anything being sent, so that its key is free again."""
+        if found.status in {WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.COMPLETED}:
+            return False
+        if found.status is WorkflowExecutionStatus.FAILED:
+            return True
+        # It was ended from outside: its history says whether there was anything to end.
+        history = await self._client.get_workflow_handle(found.id, run_id=found.run_id).fetch_history()
+        made = effect_attempts([history.events], workflow_id=found.id, tenant=self._effect.tenant)
+        return all(attempt.state == "released" for attempt in made)
+
+    async def _check(self, found: WorkflowExecutionDescription) -> None:
+        recorded = await found.memo_value(MEMO_DIGEST, "")
+        if recorded != self._effect.digest:
+            raise self._failed(KeyMismatchError(given=self._effect.digest, recorded=str(recorded)))
+
+    async def _result(self, handle: WorkflowHandle[Any, RawValue]) -> Payload:
+        while True:
+            try:
+                return (await handle.result()).payload
+            except WorkflowFailureError as error:
+                cause = error.cause
+                if isinstance(cause, ApplicationError) and cause.failure is not None:
+                    # Nothing was sent, and the workflow says why.
+                    raise failures.forward(failures.read(cause.failure)) from None
+                now = await self._latest(handle.id)
+                if now is None:
+                    return self._doubt(f"the workflow '{handle.id}' is gone")
+                if now.run_id != (handle.run_id or handle.result_run_id):
+                    # It was reset, and goes on under another name.
+                    handle = self._client.get_workflow_handle(handle.id, run_id=now.run_id, result_type=RawValue)
+                    continue
+                if await self._sent_nothing(now):
+                    raise self._failed(
+                        InterruptedCallError(
+                            f"nothing was sent: the workflow '{handle.id}' was ended from outside"
+                            f" ({type(cause).__name__})",
+                            cancelled=False,
+                            delivery=Delivery.NOT_SENT,
+                        )
+                    ) from None
+                return self._doubt(f"the workflow '{handle.id}' was ended from outside ({type(cause).__name__})")
+            except RPCError as error:
+                if error.status is RPCStatusCode.NOT_FOUND:
+                    return self._doubt(f"the workflow '{handle.id}' is gone")
+                # Temporal is out of reach; if it lasts, the beats find that out.
+                logger.warning("the outcome of an effect could not be asked for: %s", error.status)
+                await asyncio.sleep(INTERVAL)
+
+    def _doubt(self, what: str) -> Payload:
+        """The outcome of a round of which nobody knows any more what came of it."""
+        doubt = EffectInDoubtError(f"{what}, which carried the effect out")
+        return failures.settled(failures.written(self._failed(doubt)))
+
+    def _failed(self, error: McpError) -> ApplicationError:
+        return failures.write(error, repeat_safe=False, policy=RetryPolicy(), **self._facts)
+
+    @property
+    def _facts(self) -> dict[str, object]:
+        return {
+            "effectId": self._effect.effect_id,
+            "keying": self._effect.keying,
+            "serverId": self._request.server_id,
+            "method": METHODS[self._request.method],
+            "name": self._request.name,
+            "attempt": self._request.attempt,
+            "onDoubt": "ask" if self._ask else None,
+        }

@@ -1,0 +1,180 @@
+"""What is decided about a call before it may be sent: which effect it is, and whether that may have happened before.
+
+Knows the host's policy and Temporal's memory of earlier attempts; not how a request is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import temporalio.api.common.v1
+from temporalio import activity
+from temporalio.api.enums.v1 import WorkflowTaskFailedCause
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
+
+from openwop_mcp import failures
+from openwop_mcp.calls import CallRequest, noted
+from openwop_mcp.config import Server
+from openwop_mcp.effects.decide import RetryPolicy
+from openwop_mcp.effects.delivery import Delivery
+from openwop_mcp.effects.identity import Effect
+from openwop_mcp.errors import EffectInDoubtError, InterruptedCallError
+from openwop_mcp.runs.ledger import EffectAttempt, effect_attempts
+from openwop_mcp.storage import LostValueError, StorageError, resolve
+
+__all__ = ("Guard", "happened_before")
+
+RESET = WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_RESET_WORKFLOW
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """What the host's policy says of one call.
+
+    Attributes:
+        effect: Which effect it is; None for what has none, which is all but ``tools/call``.
+        repeat_safe: Whether it may be sent again where nobody knows what became of it.
+        ask: Whether a person decides then.
+        retry: Limits of further attempts.
+    """
+
+    effect: Effect | None = None
+    repeat_safe: bool = True
+    ask: bool = False
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+
+    @classmethod
+    def of(cls, request: CallRequest, arguments: bytes | None, tenant: str, server: Server) -> Guard:
+        """Read it from the settings, inside the activity."""
+        retry = request.retry or server.retry.policy
+        if request.method != "callTool":
+            return cls(retry=retry)
+        info = activity.info()
+        policy = server.policy(request.name or "")
+        return cls(
+            request.effect(
+                arguments,
+                tenant=tenant,
+                workflow_id=info.workflow_id or "",
+                run_id=info.workflow_run_id or "",
+                activity_id=info.activity_id,
+            ),
+            repeat_safe=policy.repeat_safe,
+            ask=policy.on_doubt == "ask",
+            retry=retry,
+        )
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """What claim and failure say of it."""
+        if self.effect is None:
+            return {}
+        asks = {"onDoubt": "ask"} if self.ask else {}
+        return {"effectId": self.effect.effect_id, "keying": self.effect.keying, **asks}
+
+    @property
+    def provenance(self) -> dict[str, str]:
+        """What the record says of it."""
+        if self.effect is None:
+            return {}
+        return {
+            "effect-id": self.effect.effect_id,
+            "keying": self.effect.keying,
+            "claim": "waived" if self.repeat_safe else "recorded",
+        }
+
+
+async def happened_before(guard: Guard, request: CallRequest) -> temporalio.api.common.v1.Payload | None:
+    """Look for an earlier attempt at an effect that must not happen twice.
+
+    Returns:
+        Its record, if it has one; None where it may be sent.
+
+    Raises:
+        EffectInDoubtError: There was an attempt, and nobody knows what became of it. Where a person gave leave to send
+            again, only those count that came after that.
+        ApplicationError: The server answered it with an error, which is the outcome.
+    """
+    if guard.effect is None or guard.repeat_safe:
+        return None
+    # An operator can have Temporal run the attempt again; what it has claimed is kept.
+    if any(isinstance(beat, dict) and beat.get("delivery") == "unknown" for beat in activity.info().heartbeat_details):
+        raise EffectInDoubtError("an earlier execution of this attempt had claimed the effect")
+    if not request.was_reset(activity.info().workflow_run_id or ""):
+        return None
+    # Where a person gave leave to send again, what came before that was asked about.
+    since = 0 if request.answer is None else request.attempt
+    made = [one async for one in _before_reset(guard.effect, whole_chain=request.whole_chain) if one.attempt >= since]
+    for before in made:
+        if before.result is not None:
+            return noted(before.result, {"before-reset": "true"})
+    for before in made:
+        if before.state == "completed" and before.failure is not None:
+            raise failures.forward(before.failure)
+    if any(before.state != "released" for before in made):
+        raise EffectInDoubtError("an attempt from before the workflow was reset left the effect in doubt")
+    return None
+
+
+async def _before_reset(effect: Effect, *, whole_chain: bool) -> AsyncIterator[EffectAttempt]:
+    """The attempts at an effect in the runs before a reset; for one of a whole chain also in what they continued as."""
+    info, client = activity.info(), activity.client()
+    workflow_id, own = info.workflow_id or "", info.workflow_run_id or ""
+    seen, left = {own}, [own]
+    while left:
+        run_id = left.pop()
+        events = await _history(client, workflow_id, run_id)
+        if run_id != own:
+            for attempt in effect_attempts([events], workflow_id=workflow_id, tenant=effect.tenant):
+                if attempt.effect.effect_id == effect.effect_id:
+                    yield attempt
+        near = [one for one in (_neighbours(events) if whole_chain else _resets(events)) if one not in seen]
+        seen.update(near)
+        left += near
+
+
+async def _history(client: Client, workflow_id: str, run_id: str) -> Sequence[HistoryEvent]:
+    try:
+        events = (await client.get_workflow_handle(workflow_id, run_id=run_id).fetch_history()).events
+        await resolve(events, client.data_converter)
+    except LostValueError as error:
+        raise EffectInDoubtError(
+            f"the workflow was reset, and the history that it had before is not whole: {error.message}"
+        ) from None
+    except StorageError as error:
+        raise InterruptedCallError(
+            f"nothing was sent: what had happened before the reset could not be read: {error}",
+            cancelled=False,
+            delivery=Delivery.NOT_SENT,
+        ) from None
+    except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            raise EffectInDoubtError(
+                "the workflow was reset, and the history that it had before is past the namespace's retention"
+            ) from None
+        raise InterruptedCallError(
+            "nothing was sent: Temporal could not be asked what had happened before the reset",
+            cancelled=False,
+            delivery=Delivery.NOT_SENT,
+        ) from None
+    return events
+
+
+def _resets(events: Sequence[HistoryEvent]) -> Iterator[str]:
+    """The runs that a run was reset from."""
+    for event in events:
+        failed = event.workflow_task_failed_event_attributes
+        if failed.cause == RESET and failed.base_run_id:
+            yield failed.base_run_id
+
+
+def _neighbours(events: Sequence[HistoryEvent]) -> Iterator[str]:
+    """The runs that a run was reset from, continues, and was continued as."""
+    yield from _resets(events)
+    if before := events[0].workflow_execution_started_event_attributes.continued_execution_run_id:
+        yield before
+    if after := events[-1].workflow_execution_continued_as_new_event_attributes.new_execution_run_id:
+        yield after

@@ -1,0 +1,215 @@
+"""The effect ledger of a workflow, computed from its history: one record for each attempt at each effect.
+
+Pure. Holds no arguments and no credentials; results only as references into the history that was given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import temporalio.api.common.v1
+import temporalio.api.history.v1
+
+from openwop_mcp import failures, jsontext
+from openwop_mcp.calls import ACTIVITY_NAMES, NO_ARGUMENTS, CallRequest, provenance
+from openwop_mcp.effects.decide import Failure
+from openwop_mcp.effects.delivery import Delivery
+from openwop_mcp.effects.identity import Effect
+from openwop_mcp.effects.shared import PERFORM
+from openwop_mcp.errors import InvalidRequestError
+from openwop_mcp.nodes import REGISTRY, NodeCall
+from openwop_mcp.runs.events import timestamp
+
+__all__ = ("EffectAttempt", "State", "effect_attempts")
+
+State = Literal["claimed", "completed", "released", "escaped"]
+"""Under way; answered; nothing happened; nobody knows (OpenWOP v2, effect ledger)."""
+
+STATES: Mapping[Delivery, State] = {
+    Delivery.ANSWERED: "completed",
+    Delivery.NOT_SENT: "released",
+    Delivery.NOT_PROCESSED: "released",
+    Delivery.UNKNOWN: "escaped",
+}
+"""State by what is known of the request of an attempt that failed."""
+
+CALL_TOOL = frozenset({ACTIVITY_NAMES["callTool"], PERFORM})
+
+CLOSED = frozenset(
+    f"workflow_execution_{how}_event_attributes"
+    for how in ("completed", "failed", "timed_out", "canceled", "terminated", "continued_as_new")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class EffectAttempt:
+    """One attempt at an effect.
+
+    Attributes:
+        effect: Which effect.
+        node: The node, or the activity of the call's first attempt where an author's workflow made it.
+        attempt: 1 for the first.
+        activity_id: The activity of this attempt.
+        at: When it came to its state, in milliseconds since 1970.
+        state: Where it stands; None while nothing is known of a claim.
+        result: The payload of its result, if it has one.
+        failure: Why it has none.
+        waits: Whether this attempt sends nothing itself: the workflow of the effect does, and has the ledger of it.
+    """
+
+    effect: Effect
+    node: str
+    attempt: int
+    activity_id: str
+    at: int
+    state: State | None = None
+    result: temporalio.api.common.v1.Payload | None = None
+    failure: failures.CallFailure | None = None
+    waits: bool = False
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """The record as OpenWOP v2 writes it (effect ledger)."""
+        return {
+            "effectId": self.effect.effect_id,
+            "nodeId": self.node,
+            "attempt": self.attempt,
+            "keying": self.effect.keying,
+            "providerKey": self.effect.provider_key,
+            "state": self.state,
+            "at": timestamp(self.at),
+        }
+
+
+def effect_attempts(
+    parts: Iterable[Sequence[temporalio.api.history.v1.HistoryEvent]], *, workflow_id: str, tenant: str
+) -> list[EffectAttempt]:
+    """List the attempts of a workflow at effects, in the order in which they were scheduled.
+
+    Args:
+        parts: The events of each part of a chain of continue-as-new, or of the one history that there is.
+        workflow_id: The workflow.
+        tenant: Whose worker made the calls that name no tenant.
+    """
+    found: list[EffectAttempt] = []
+    for events in parts:
+        found += _of_part(events, workflow_id, tenant)
+    return _judged(found)
+
+
+def _of_part(
+    events: Sequence[temporalio.api.history.v1.HistoryEvent], workflow_id: str, tenant: str
+) -> list[EffectAttempt]:
+    found: dict[int, EffectAttempt] = {}
+    part = ""
+    for event in events:
+        kind = event.WhichOneof("attributes")
+        at = event.event_time.ToMilliseconds()
+        if kind == "workflow_execution_started_event_attributes":
+            part = event.workflow_execution_started_event_attributes.original_execution_run_id
+        elif kind == "activity_task_scheduled_event_attributes":
+            if (asked := _asked(event.activity_task_scheduled_event_attributes)) is not None:
+                request, arguments, activity_id = asked
+                effect = request.effect(
+                    arguments,
+                    tenant=request.tenant or tenant,
+                    workflow_id=workflow_id,
+                    run_id=part,
+                    activity_id=activity_id,
+                )
+                node = request.node or activity_id
+                sends = event.activity_task_scheduled_event_attributes.activity_type.name == PERFORM
+                waits = request.idempotency_key is not None and not sends
+                found[event.event_id] = EffectAttempt(effect, node, request.attempt, activity_id, at, waits=waits)
+        elif kind in CLOSED:
+            # What is open then ended nowhere: no answer of it can be recorded any more.
+            found = {key: one if one.state else replace(one, state="escaped", at=at) for key, one in found.items()}
+        elif (ended := _ended(event)) is not None and (one := found.get(ended[0])) is not None:
+            found[ended[0]] = replace(_as_told(one, ended[1], ended[2]), at=at)
+    return list(found.values())
+
+
+def _asked(
+    attributes: temporalio.api.history.v1.ActivityTaskScheduledEventAttributes,
+) -> tuple[CallRequest, bytes | None, str] | None:
+    """What an activity was asked for, if that is the call of a tool that can be read."""
+    kind, payloads = attributes.activity_type.name, attributes.input.payloads
+    node_type = REGISTRY.get(kind)
+    try:
+        if kind in CALL_TOOL:
+            request, given = CallRequest.decode(payloads[0].data), payloads[1].data
+            arguments = None if given == NO_ARGUMENTS else given
+        elif node_type is not None and node_type.run == "activity":
+            request, arguments = NodeCall.decode(payloads[0].data).request(node_type, payloads[1].data)
+        else:
+            return None
+        jsontext.check(arguments or NO_ARGUMENTS)
+    except (ValueError, LookupError, TypeError, InvalidRequestError):
+        # A request that was refused for its shape, or one that a codec of the author's has hidden.
+        return None
+    if request.method != "callTool" or not request.name:
+        return None
+    return request, arguments, attributes.activity_id
+
+
+def _ended(
+    event: temporalio.api.history.v1.HistoryEvent,
+) -> tuple[int, temporalio.api.common.v1.Payload | None, failures.CallFailure | None] | None:
+    match event.WhichOneof("attributes"):
+        case "activity_task_completed_event_attributes":
+            done = event.activity_task_completed_event_attributes
+            return done.scheduled_event_id, done.result.payloads[0] if done.result.payloads else None, None
+        case "activity_task_failed_event_attributes":
+            failed = event.activity_task_failed_event_attributes
+            return failed.scheduled_event_id, None, failures.read(failed.failure)
+        case "activity_task_timed_out_event_attributes":
+            late = event.activity_task_timed_out_event_attributes
+            return late.scheduled_event_id, None, failures.read(late.failure)
+        case "activity_task_canceled_event_attributes":
+            gone = event.activity_task_canceled_event_attributes
+            # What no worker has taken cannot have been sent.
+            delivery = Delivery.UNKNOWN if gone.started_event_id else Delivery.NOT_SENT
+            happened = Failure("run_cancelled", delivery, retryable=False, repeat_safe=True)
+            return gone.scheduled_event_id, None, failures.CallFailure("run_cancelled", "cancelled", b"{}", happened)
+        case _:
+            return None
+
+
+def _as_told(
+    one: EffectAttempt, result: temporalio.api.common.v1.Payload | None, failure: failures.CallFailure | None
+) -> EffectAttempt:
+    """The attempt after its end. What the worker said goes before what was computed: it knows its own tenant."""
+    if failure is None:
+        effect_id = None if result is None else provenance(result.metadata, "effect-id")
+        return replace(one, effect=_renamed(one.effect, effect_id), state="completed", result=result)
+    told = jsontext.decode(failure.details).get("effectId")
+    state = STATES[failure.happened.delivery]
+    return replace(one, effect=_renamed(one.effect, told), state=state, failure=failure)
+
+
+def _renamed(effect: Effect, effect_id: object) -> Effect:
+    if not isinstance(effect_id, str):
+        return effect
+    tenant, _, opaque = effect_id.rpartition("/")
+    return replace(effect, tenant=tenant, opaque=opaque)
+
+
+def _judged(found: Sequence[EffectAttempt]) -> list[EffectAttempt]:
+    """Tell lost attempts that had not claimed from those that need no claim, by what is known of their effects."""
+    unclaimed = {id(one) for one in found if one.failure is not None and one.failure.unclaimed}
+    waived = {one.effect.effect_id for one in found if id(one) not in unclaimed and _needs_no_claim(one)}
+    return [
+        # Who only waits sends nothing, claimed or not.
+        replace(one, state="released")
+        if id(one) in unclaimed and (one.waits or one.effect.effect_id not in waived)
+        else one
+        for one in found
+    ]
+
+
+def _needs_no_claim(one: EffectAttempt) -> bool:
+    if one.result is not None:
+        return provenance(one.result.metadata, "claim") == "waived"
+    return one.failure is not None and one.failure.happened.repeat_safe and one.failure.happened.retryable

@@ -1,0 +1,178 @@
+"""The data converter with storage: what it keeps outside, what it brings back, and what workflow code learns of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Sequence
+
+import pytest
+from temporalio.api.common.v1 import Payload
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.common import RawValue
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.converter import DataConverter, DefaultPayloadConverter, PayloadCodec
+
+from openwop_mcp.calls import record
+from openwop_mcp.ceilings import INLINE_BYTES, MAX_CALL_BYTES, call_ceiling
+from openwop_mcp.config import Settings
+from openwop_mcp.storage import (
+    LostValueError,
+    StorageError,
+    add_values,
+    data_converter,
+    kept_outside,
+    resolve,
+    values_of,
+)
+from openwop_mcp.storage import with_storage as with_
+
+LARGE = b'{"text":"%b"}' % (b"x" * INLINE_BYTES)
+
+
+def settings(**tables: object) -> Settings:
+    return Settings.model_validate(tables)
+
+
+@pytest.fixture
+def converter(tmp_path) -> DataConverter:
+    return data_converter(settings(storage={"folder": str(tmp_path / "blobs")}))
+
+
+async def test_bytes_and_metadata_come_back_as_they_were(converter, tmp_path):
+    payload = record(LARGE, {"server-id": "fake", "schema": "wrong: \u00fc"})
+    payload.metadata["binary"] = bytes(range(256))
+    [reference] = await converter.encode([RawValue(payload)])
+    assert reference.ByteSize() < 2_000
+    digest = hashlib.sha256(LARGE).hexdigest()
+    assert digest.encode() in reference.data
+    assert (tmp_path / "blobs" / digest[:2] / digest[2:4] / digest).read_bytes() == LARGE
+    [value] = await converter.decode([reference], [RawValue])
+    assert value.payload == payload
+
+
+async def test_one_value_under_other_metadata_is_one_blob(converter, tmp_path):
+    await converter.encode([RawValue(record(LARGE, {"attempt": str(number)})) for number in range(3)])
+    assert len([path for path in tmp_path.rglob("*") if path.is_file()]) == 1
+
+
+async def test_what_is_small_stays_where_it_is(converter, tmp_path):
+    payload = record(b"{}", {})
+    assert await converter.encode([RawValue(payload)]) == [payload]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_storage_the_converter_stays_as_it_is():
+    none = settings(storage={"driver": "none"})
+    assert with_(DataConverter.default, none) is DataConverter.default
+    assert not kept_outside(data_converter(none))
+
+
+def test_storage_that_leaves_in_history_what_it_cannot_hold_does_not_count(converter):
+    assert kept_outside(converter)
+    external = dataclasses.replace(converter.external_storage, payload_size_threshold=2_000_000)
+    own = with_(dataclasses.replace(DataConverter.default, external_storage=external), settings())
+    assert not kept_outside(own)
+    assert call_ceiling(own.payload_converter) == MAX_CALL_BYTES
+
+
+def test_the_default_folder_is_in_the_users_state(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    storage = data_converter(settings()).external_storage
+    assert storage is not None
+    assert storage.drivers[0]._blobs.where == f"the folder {tmp_path / 'openwop-mcp' / 'blobs'}"
+
+
+class Reversing(PayloadCodec):
+    """A codec: encryption, as far as storage can tell."""
+
+    async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        return [Payload(metadata={"encoding": b"reversed"}, data=one.SerializeToString()[::-1]) for one in payloads]
+
+    async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        return [Payload.FromString(one.data[::-1]) for one in payloads]
+
+
+async def test_a_codec_of_the_authors_stays_and_what_is_stored_is_encoded(tmp_path):
+    own = dataclasses.replace(pydantic_data_converter, payload_codec=Reversing())
+    converter = with_(own, settings(storage={"folder": str(tmp_path)}))
+    [reference] = await converter.encode([RawValue(record(LARGE, {}))])
+    (file,) = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert LARGE not in file.read_bytes()
+    [value] = await converter.decode([reference], [RawValue])
+    assert value.payload.data == LARGE
+
+
+# --- what workflow code learns ---
+
+
+def test_workflow_code_learns_the_ceiling_from_the_payload_converter_alone():
+    given = settings(limits={"call_bytes": 5_000_000})
+    for own in (DataConverter.default, pydantic_data_converter):
+        assert call_ceiling(own.payload_converter) == MAX_CALL_BYTES
+        assert call_ceiling(with_(own, given).payload_converter) == 5_000_000
+
+
+def test_a_converter_that_tells_it_converts_as_before_and_is_one_class():
+    telling = data_converter(settings())
+    assert telling.payload_converter_class is data_converter(settings()).payload_converter_class
+    assert issubclass(telling.payload_converter_class, DefaultPayloadConverter)
+    payloads = telling.payload_converter.to_payloads([{"a": 1}, b"b", None])
+    assert payloads == DataConverter.default.payload_converter.to_payloads([{"a": 1}, b"b", None])
+    assert telling.payload_converter.from_payloads(payloads) == [{"a": 1}, b"b", None]
+
+
+# --- histories ---
+
+
+async def events_of(converter: DataConverter) -> list[HistoryEvent]:
+    """Events with references in many places."""
+    [reference] = await converter.encode([RawValue(record(LARGE, {"server-id": "fake"}))])
+    small = record(b"{}", {})
+    begun, done, failed, marked = (HistoryEvent(event_id=number) for number in range(1, 5))
+    begun.workflow_execution_started_event_attributes.input.payloads.extend([small, reference])
+    begun.workflow_execution_started_event_attributes.memo.fields["m"].CopyFrom(reference)
+    done.activity_task_completed_event_attributes.result.payloads.append(reference)
+    cause = failed.activity_task_failed_event_attributes.failure.cause
+    cause.application_failure_info.details.payloads.extend([small, reference])
+    marked.marker_recorded_event_attributes.details["d"].payloads.append(reference)
+    return [begun, done, failed, marked]
+
+
+def large_values(events: list[HistoryEvent]) -> list[bytes]:
+    begun, done, failed, marked = events
+    return [
+        begun.workflow_execution_started_event_attributes.input.payloads[1].data,
+        begun.workflow_execution_started_event_attributes.memo.fields["m"].data,
+        done.activity_task_completed_event_attributes.result.payloads[0].data,
+        failed.activity_task_failed_event_attributes.failure.cause.application_failure_info.details.payloads[1].data,
+        marked.marker_recorded_event_attributes.details["d"].payloads[0].data,
+    ]
+
+
+async def test_values_are_put_back_wherever_in_an_event_they_are_referred_to(converter):
+    events = await events_of(converter)
+    await resolve(events, converter)
+    assert large_values(events) == [LARGE] * 5
+    done = events[1].activity_task_completed_event_attributes
+    assert done.result.payloads[0].metadata["openwop-mcp.server-id"] == b"fake"
+
+
+async def test_a_value_of_another_driver_is_an_error_that_names_the_driver(converter):
+    events = await events_of(converter)
+    reference = events[1].activity_task_completed_event_attributes.result.payloads[0]
+    reference.data = json.dumps({**json.loads(reference.data), "driverName": "another-one"}).encode()
+    for ask in (resolve, values_of):
+        with pytest.raises(StorageError, match="another-one"):
+            await ask(events, converter)
+
+
+async def test_values_that_are_taken_along_are_put_back_without_storage(converter):
+    events = await events_of(converter)
+    values = await values_of(events, converter)
+    assert values == {hashlib.sha256(LARGE).hexdigest(): LARGE}
+    with pytest.raises(LostValueError, match="not among the values"):
+        add_values(events, {})
+    add_values(events, values)
+    assert large_values(events) == [LARGE] * 5
