@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-SOURCES := pack activities workflows worker.py examples benchmarks tests
+SOURCES := pack activities workflows host worker.py examples benchmarks tests
 
 .PHONY: setup tools demo test conformance chaos check format schemas bench lock clean
 

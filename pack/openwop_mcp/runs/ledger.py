@@ -14,12 +14,12 @@ import temporalio.api.history.v1
 
 from openwop_mcp import failures, jsontext
 from openwop_mcp.calls import ACTIVITY_NAMES, NO_ARGUMENTS, CallRequest, provenance
-from openwop_mcp.effects.decide import Failure
 from openwop_mcp.effects.delivery import Delivery
 from openwop_mcp.effects.identity import Effect
 from openwop_mcp.effects.shared import PERFORM
 from openwop_mcp.errors import InvalidRequestError
 from openwop_mcp.nodes import REGISTRY, NodeCall
+from openwop_mcp.runs.endings import Ending, ending
 from openwop_mcp.runs.events import timestamp
 
 __all__ = ("EffectAttempt", "State", "effect_attempts")
@@ -126,8 +126,8 @@ def _of_part(
         elif kind in CLOSED:
             # What is open then ended nowhere: no answer of it can be recorded any more.
             found = {key: one if one.state else replace(one, state="escaped", at=at) for key, one in found.items()}
-        elif (ended := _ended(event)) is not None and (one := found.get(ended[0])) is not None:
-            found[ended[0]] = replace(_as_told(one, ended[1], ended[2]), at=at)
+        elif (end := ending(event)) is not None and (one := found.get(end.scheduled_event_id)) is not None:
+            found[end.scheduled_event_id] = replace(_as_told(one, end), at=at)
     return list(found.values())
 
 
@@ -154,39 +154,14 @@ def _asked(
     return request, arguments, attributes.activity_id
 
 
-def _ended(
-    event: temporalio.api.history.v1.HistoryEvent,
-) -> tuple[int, temporalio.api.common.v1.Payload | None, failures.CallFailure | None] | None:
-    match event.WhichOneof("attributes"):
-        case "activity_task_completed_event_attributes":
-            done = event.activity_task_completed_event_attributes
-            return done.scheduled_event_id, done.result.payloads[0] if done.result.payloads else None, None
-        case "activity_task_failed_event_attributes":
-            failed = event.activity_task_failed_event_attributes
-            return failed.scheduled_event_id, None, failures.read(failed.failure)
-        case "activity_task_timed_out_event_attributes":
-            late = event.activity_task_timed_out_event_attributes
-            return late.scheduled_event_id, None, failures.read(late.failure)
-        case "activity_task_canceled_event_attributes":
-            gone = event.activity_task_canceled_event_attributes
-            # What no worker has taken cannot have been sent.
-            delivery = Delivery.UNKNOWN if gone.started_event_id else Delivery.NOT_SENT
-            happened = Failure("run_cancelled", delivery, retryable=False, repeat_safe=True)
-            return gone.scheduled_event_id, None, failures.CallFailure("run_cancelled", "cancelled", b"{}", happened)
-        case _:
-            return None
-
-
-def _as_told(
-    one: EffectAttempt, result: temporalio.api.common.v1.Payload | None, failure: failures.CallFailure | None
-) -> EffectAttempt:
+def _as_told(one: EffectAttempt, end: Ending) -> EffectAttempt:
     """The attempt after its end. What the worker said goes before what was computed: it knows its own tenant."""
-    if failure is None:
-        effect_id = None if result is None else provenance(result.metadata, "effect-id")
-        return replace(one, effect=_renamed(one.effect, effect_id), state="completed", result=result)
-    told = jsontext.decode(failure.details).get("effectId")
-    state = STATES[failure.happened.delivery]
-    return replace(one, effect=_renamed(one.effect, told), state=state, failure=failure)
+    if end.failure is None:
+        effect_id = None if end.result is None else provenance(end.result.metadata, "effect-id")
+        return replace(one, effect=_renamed(one.effect, effect_id), state="completed", result=end.result)
+    told = jsontext.decode(end.failure.details).get("effectId")
+    state = STATES[end.failure.happened.delivery]
+    return replace(one, effect=_renamed(one.effect, told), state=state, failure=end.failure)
 
 
 def _renamed(effect: Effect, effect_id: object) -> Effect:

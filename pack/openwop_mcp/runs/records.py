@@ -15,11 +15,12 @@ import temporalio.api.history.v1
 
 from openwop_mcp import failures, jsontext
 from openwop_mcp.calls import ACTIVITY_NAMES, METHODS, recorded
-from openwop_mcp.effects.decide import Again, Ask, Failure, InDoubt, decide
+from openwop_mcp.effects.decide import Again, Ask, InDoubt, decide
 from openwop_mcp.effects.delivery import Delivery
 from openwop_mcp.effects.shared import PERFORM
 from openwop_mcp.nodes import REGISTRY
 from openwop_mcp.nodes.calls import METHOD_OF
+from openwop_mcp.runs.endings import cancelled, ending
 from openwop_mcp.verbatim import Verbatim
 
 __all__ = ("CallRecord", "MadeCall", "Outcome", "made_calls", "records", "run_failure")
@@ -164,7 +165,7 @@ class MadeCall:
         """The call after the end of its run: nothing that is open goes on."""
         if self.outcome in {"retrying", "suspended"}:
             return replace(self, outcome="failed" if self.outcome == "retrying" else "inDoubt")
-        return self.ended(_cancelled(ENDED_FIRST, Delivery.UNKNOWN)) if self.outcome == "running" else self
+        return self.ended(cancelled(ENDED_FIRST, Delivery.UNKNOWN)) if self.outcome == "running" else self
 
 
 def made_calls(parts: Iterable[Sequence[temporalio.api.history.v1.HistoryEvent]]) -> list[MadeCall]:
@@ -180,12 +181,13 @@ def made_calls(parts: Iterable[Sequence[temporalio.api.history.v1.HistoryEvent]]
         for event in events:
             if event.HasField("activity_task_scheduled_event_attributes"):
                 _schedule(found, scheduled, number, event)
-            elif (ended := _end(event)) is not None and (key := scheduled.get(ended[0])) is not None:
+            elif (end := ending(event)) is not None and (key := scheduled.get(end.scheduled_event_id)) is not None:
                 call = found[key]
+                result = Verbatim(b"null") if end.result is None else recorded(end.result)
                 found[key] = (
-                    call.ended(ended[1])
-                    if ended[1] is not None
-                    else call.answered(CallRecord(event.event_id, call.activity_id, _result(event)))
+                    call.ended(end.failure)
+                    if end.failure is not None
+                    else call.answered(CallRecord(event.event_id, call.activity_id, result))
                 )
             closed = event.WhichOneof("attributes") in CLOSING
     return [call.settled() if closed else call for call in found.values()]
@@ -244,41 +246,6 @@ def _asked(kind: str, payloads: Sequence[temporalio.api.common.v1.Payload]) -> d
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
-
-
-def _end(event: temporalio.api.history.v1.HistoryEvent) -> tuple[int, failures.CallFailure | None] | None:
-    """Which activity an event ends, by the event that scheduled it, and the failure unless it is a result."""
-    match event.WhichOneof("attributes"):
-        case "activity_task_completed_event_attributes":
-            return event.activity_task_completed_event_attributes.scheduled_event_id, None
-        case "activity_task_failed_event_attributes":
-            failed = event.activity_task_failed_event_attributes
-            return failed.scheduled_event_id, failures.read(failed.failure)
-        case "activity_task_timed_out_event_attributes":
-            late = event.activity_task_timed_out_event_attributes
-            return late.scheduled_event_id, failures.read(late.failure)
-        case "activity_task_canceled_event_attributes":
-            gone = event.activity_task_canceled_event_attributes
-            # What no worker has taken cannot have been sent.
-            delivery = Delivery.UNKNOWN if gone.started_event_id else Delivery.NOT_SENT
-            return gone.scheduled_event_id, _cancelled("cancelled", delivery)
-        case _:
-            return None
-
-
-def _result(event: temporalio.api.history.v1.HistoryEvent) -> Verbatim:
-    payloads = event.activity_task_completed_event_attributes.result.payloads
-    return recorded(payloads[0]) if payloads else Verbatim(b"null")
-
-
-def _cancelled(message: str, delivery: Delivery) -> failures.CallFailure:
-    return failures.CallFailure(
-        code="run_cancelled",
-        message=message,
-        details=b"{}",
-        happened=Failure(code="run_cancelled", delivery=delivery, retryable=False, repeat_safe=True),
-        cancelled=True,
-    )
 
 
 def run_failure(event: temporalio.api.history.v1.HistoryEvent) -> tuple[str, str, bytes] | None:

@@ -1,0 +1,1 @@
+"""The OpenWOP v2 surface of the pack over HTTP."""

@@ -1,0 +1,283 @@
+"""Bodies of requests: closed objects, read to the member, with what belongs to the author cut out byte for byte.
+
+Inputs, metadata and answers keep their digits, so they are never decoded here. A fault names its place and repeats no
+value. Knows what may be asked and what is not offered; does nothing of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from openwop_mcp import jsontext
+
+from . import configurable
+from .errors import HostError, invalid, place
+from .ids import is_author_id
+
+__all__ = (
+    "MAX_RUN_IDS",
+    "BulkCancel",
+    "CreateRun",
+    "Pause",
+    "read_bulk_cancel",
+    "read_create_run",
+    "read_pause",
+    "read_reason",
+    "read_resolve",
+)
+
+MAX_RUN_IDS = 100
+"""Runs that one request may cancel: what OpenWOP recommends."""
+
+MAX_TAGS = 100
+MAX_TAG = 256
+"""Tags of a run and characters of each, as OpenWOP has them."""
+
+MAX_REASON = 1024
+"""Characters of a reason. It goes into history, events and Temporal's UI, where more is no reason."""
+
+MAX_SCOPE_ID = 256
+"""Characters of what a run is kept single by: room for a URL, not for a document."""
+
+MAX_MEMBERS = 1000
+"""Members of a root that are looked at. Each closed body has a dozen."""
+
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+"""Half a character: JSON can spell it, and a text that leaves as UTF-8 cannot hold it."""
+
+DrainPolicy = Literal["drain-current-node", "immediate"]
+
+_CREATE = frozenset(
+    {
+        "agentId",
+        "callbackUrl",
+        "configurable",
+        "evalSuiteRef",
+        "inputs",
+        "metadata",
+        "mode",
+        "residency",
+        "scopeId",
+        "tags",
+        "tenantId",
+        "workflowId",
+    }
+)
+
+
+_NOT_OFFERED: Mapping[str, tuple[str, str, Mapping[str, str] | None]] = {
+    "residency": ("residency_unavailable", "no region can be chosen here", None),
+    "callbackUrl": ("validation_error", "no callback is delivered here", {"field": "callbackUrl"}),
+    "mode": ("capability_required", "no suites are run here", {"requiredCapability": "agents.evalSuite"}),
+    "evalSuiteRef": ("capability_required", "no suites are run here", {"requiredCapability": "agents.evalSuite"}),
+    "agentId": ("capability_required", "there are no agents here", {"requiredCapability": "agents"}),
+}
+"""What OpenWOP lets a run be created with, and this host would have to ignore: code, why, details. Refused, so that
+nobody relies on it."""
+
+
+# --- the bodies -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CreateRun:
+    """A run that is asked for.
+
+    Attributes:
+        workflow_id: Of which workflow.
+        inputs: JSON object text, as it was posted.
+        tags: Labels, in order.
+        metadata: JSON object text, as it was posted; None where there is none.
+        configurable: JSON object text, checked and as it was posted; None where there is none.
+        scope_id: What the run is to be the only one of, where a caller says so.
+    """
+
+    workflow_id: str
+    inputs: bytes
+    tags: tuple[str, ...] = ()
+    metadata: bytes | None = None
+    configurable: bytes | None = None
+    scope_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BulkCancel:
+    """Runs that are to be cancelled.
+
+    Attributes:
+        run_ids: Which, as they were posted and in that order: each has its own verdict.
+        reason: Why, in the caller's words.
+    """
+
+    run_ids: tuple[str, ...]
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """A pause that is asked for.
+
+    Attributes:
+        reason: Why, in the caller's words.
+        drain_policy: What becomes of a node under way.
+    """
+
+    reason: str | None = None
+    drain_policy: DrainPolicy = "drain-current-node"
+
+
+def read_create_run(body: bytes, *, tenant: str) -> CreateRun:
+    """Read the body of ``createRun``.
+
+    Args:
+        body: The request's body.
+        tenant: The caller's; the only one that a run can be created for.
+
+    Raises:
+        HostError: ``validation_error`` for a fault; the code of what is not offered; ``id_tenant_mismatch``.
+    """
+    members = _root(body, _CREATE)
+    for name in members:
+        if name in _NOT_OFFERED:
+            code, why, details = _NOT_OFFERED[name]
+            raise HostError(code, f"{name}: {why}: leave it out", details)
+    workflow_id = _text(members, "workflowId")
+    if workflow_id is None:
+        raise invalid("workflowId", "write it: it is required")
+    if not is_author_id(workflow_id):
+        raise invalid("workflowId", "write 1 to 128 of A-Z a-z 0-9 . _ ~ : -")
+    if _text(members, "tenantId") not in {None, tenant}:
+        raise HostError("id_tenant_mismatch", "tenantId: not yours: leave it out, the key says whose the run is")
+    return CreateRun(
+        workflow_id=workflow_id,
+        inputs=_object(members, "inputs") or b"{}",
+        tags=_tags(members),
+        metadata=_object(members, "metadata"),
+        configurable=_configurable(members),
+        scope_id=_text(members, "scopeId", most=MAX_SCOPE_ID),
+    )
+
+
+def read_bulk_cancel(body: bytes) -> BulkCancel:
+    """Read the body of ``bulkCancelRuns``. The ids are texts still: one that is none spoils its own entry alone.
+
+    Raises:
+        HostError: ``validation_error``, with ``details.maxRunIds`` where there are too many.
+    """
+    members = _root(body, frozenset({"runIds", "reason"}))
+    run_ids = _texts(members, "runIds", most=MAX_RUN_IDS, maxRunIds=MAX_RUN_IDS)
+    if not run_ids:
+        raise invalid("runIds", f"write 1 to {MAX_RUN_IDS} ids of runs", maxRunIds=MAX_RUN_IDS)
+    return BulkCancel(tuple(run_ids), _reason(members))
+
+
+def read_pause(body: bytes) -> Pause:
+    """Read the body of ``pauseRun``, which may be empty.
+
+    Raises:
+        HostError: ``validation_error``.
+    """
+    members = _root(body or b"{}", frozenset({"reason", "drainPolicy"}))
+    match _text(members, "drainPolicy"):
+        case None:
+            return Pause(_reason(members))
+        case ("drain-current-node" | "immediate") as policy:
+            return Pause(_reason(members), policy)
+    raise invalid("drainPolicy", "write drain-current-node or immediate")
+
+
+def read_reason(body: bytes) -> str | None:
+    """Read the body of ``cancelRun`` or ``resumeRun``, which may be empty: why, in the caller's words.
+
+    Raises:
+        HostError: ``validation_error``.
+    """
+    return _reason(_root(body or b"{}", frozenset({"reason"})))
+
+
+def read_resolve(body: bytes) -> bytes:
+    """Read the body of an interrupt's resolution.
+
+    Returns:
+        JSON text of ``resumeValue``, as it was posted.
+
+    Raises:
+        HostError: ``validation_error``.
+    """
+    value = _root(body, frozenset({"resumeValue"})).get("resumeValue")
+    if value is None:
+        raise invalid("resumeValue", "write it: it is required")
+    return value
+
+
+# --- reading --------------------------------------------------------------------------------------------------------
+
+
+def _root(body: bytes, known: frozenset[str]) -> dict[str, bytes]:
+    """The members of a closed root."""
+    try:
+        jsontext.check(body)
+        given = jsontext.members(body, MAX_MEMBERS)
+    except jsontext.JsonTextError as error:
+        raise invalid("body", f"write a JSON object: {error}") from None
+    members: dict[str, bytes] = {}
+    for name, value in given:
+        if name not in known:
+            raise invalid(place(name), f"no such member: write {', '.join(sorted(known))}")
+        if name in members:
+            raise invalid(name, "it stands there twice: keep one")
+        members[name] = value
+    return members
+
+
+def _text(members: Mapping[str, bytes], name: str, *, most: int | None = None) -> str | None:
+    if name not in members:
+        return None
+    value = members[name]
+    text = jsontext.decode(value) if jsontext.kind(value) == "string" else ""
+    if not text or (most is not None and len(text) > most) or _SURROGATE.search(text):
+        raise invalid(name, "write a string" if most is None else f"write a string of 1 to {most} characters")
+    return str(text)
+
+
+def _reason(members: Mapping[str, bytes]) -> str | None:
+    return _text(members, "reason", most=MAX_REASON)
+
+
+def _object(members: Mapping[str, bytes], name: str) -> bytes | None:
+    value = members.get(name)
+    if value is not None and jsontext.kind(value) != "object":
+        raise invalid(name, "write an object")
+    return value
+
+
+def _texts(members: Mapping[str, bytes], name: str, *, most: int, **details: Any) -> list[str]:
+    value = members.get(name, b"[]")
+    if jsontext.kind(value) != "array":
+        raise invalid(name, "write an array of strings")
+    try:
+        items = jsontext.elements(value, most)
+    except jsontext.TooManyError:
+        raise invalid(name, f"write {most} at most", **details) from None
+    for index, item in enumerate(items):
+        if jsontext.kind(item) != "string":
+            raise invalid(f"{name}[{index}]", "write a string")
+    return [jsontext.decode(item) for item in items]
+
+
+def _tags(members: Mapping[str, bytes]) -> tuple[str, ...]:
+    tags = _texts(members, "tags", most=MAX_TAGS)
+    for index, tag in enumerate(tags):
+        if not 1 <= len(tag) <= MAX_TAG:
+            raise invalid(f"tags[{index}]", f"write 1 to {MAX_TAG} characters")
+    return tuple(tags)
+
+
+def _configurable(members: Mapping[str, bytes]) -> bytes | None:
+    text = _object(members, "configurable")
+    if text is not None:
+        configurable.check(text)
+    return text

@@ -1,0 +1,181 @@
+"""The discovery document: what this host offers, so that a client need not guess.
+
+Builds it from what it is given and adds no claim of its own: a family stands in it if, and only if, it is passed in.
+Owns the closed shape of the root and of each family's record; knows no route.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from types import MappingProxyType
+from typing import Any, Literal
+
+from openwop_mcp import jsontext
+from openwop_mcp.config import Limits
+from openwop_mcp.protocol.revisions import MODERN
+from openwop_mcp.runs.start import ENGINE_VERSION
+
+from . import etags
+from .keys import ISSUER, LANE
+from .versioning import PROTOCOL_VERSIONS, VERSION
+
+__all__ = (
+    "EVENT_LOG_SCHEMA_VERSION",
+    "FAMILIES",
+    "Document",
+    "Facets",
+    "Family",
+    "auth_facets",
+    "document",
+    "limits_facets",
+    "mcp_facets",
+    "run_list_facets",
+)
+
+EVENT_LOG_SCHEMA_VERSION = 3
+"""The era of the logs that are written, and of each snapshot: the one of OpenWOP v2."""
+
+SINCE = "2.0"
+"""The minor of OpenWOP in which this host first had its families."""
+
+UNTIL = "3.0"
+"""By when an experimental family is reconsidered. Not a date, which would pass with nobody looking."""
+
+NAME = "openwop-mcp-pack"
+"""What answers."""
+
+Facets = Mapping[str, Any]
+"""What a family's record says besides its status: JSON-safe, only what is offered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """What the specification fixes of a family's record.
+
+    Attributes:
+        witness: How the claim can be checked from outside.
+        required: Facets that it must have.
+        optional: Facets that it may have.
+    """
+
+    witness: Literal["seam-gated", "witnessable-gated", "claims-check"]
+    required: frozenset[str] = frozenset()
+    optional: frozenset[str] = frozenset()
+
+
+FAMILIES: Mapping[str, Family] = MappingProxyType(
+    {
+        "auth": Family("seam-gated", frozenset({"lanes"})),
+        "eventLog": Family("claims-check", optional=frozenset({"crossEngineOrdering"})),
+        "idempotency": Family("witnessable-gated", optional=frozenset({"crossRegion", "multiRegion"})),
+        "interrupt": Family(
+            "witnessable-gated", frozenset({"tokenAlgs"}), optional=frozenset({"callbackDelivery", "refKinds"})
+        ),
+        "limits": Family(
+            "witnessable-gated",
+            optional=frozenset({"maxLoopIterations", "maxNodeExecutions", "maxRequestBodyBytes", "maxRunDurationMs"}),
+        ),
+        "mcp": Family(
+            "seam-gated",
+            frozenset({"minimumRevision", "preferredVersion", "refreshedAt", "revisions"}),
+            frozenset({"client", "features", "mrtr", "profiles", "serverMount", "serverUrls"}),
+        ),
+        "replay": Family("witnessable-gated", frozenset({"effectSeamsManifest", "modes"}), frozenset({"retention"})),
+        "runList": Family("witnessable-gated", optional=frozenset({"filters", "maxPageSize"})),
+        "toolCatalog": Family("witnessable-gated", optional=frozenset({"compactView", "sessionLifecycle", "sources"})),
+        "webhooks": Family(
+            "witnessable-gated",
+            frozenset({"signatureAlgorithms"}),
+            frozenset({"deadLetter", "retryPolicy", "secretRotation"}),
+        ),
+    }
+)
+"""The families that this host can come to offer. Others have no record here, so that none is claimed by mistake."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """The document as it is sent.
+
+    Attributes:
+        body: JSON text. Two hosts that offer the same send the same bytes.
+        etag: Strong, of these bytes.
+    """
+
+    body: bytes
+    etag: str
+
+
+def document(*, version: str, families: Mapping[str, Facets], fixtures: Sequence[str] = ()) -> Document:
+    """Build the document.
+
+    Args:
+        version: The version of the pack.
+        families: What works, each with its facets.
+        fixtures: Ids of the conformance workflows that can be run; none where the settings do not offer them.
+
+    Raises:
+        ValueError: A family is unknown, lacks a facet, or has one that the specification does not know.
+    """
+    root: dict[str, Any] = {
+        "protocolVersions": list(PROTOCOL_VERSIONS),
+        "preferredVersion": VERSION,
+        "implementation": {"name": NAME, "version": version},
+        "engineVersion": ENGINE_VERSION,
+        "eventLogSchemaVersion": EVENT_LOG_SCHEMA_VERSION,
+    }
+    if fixtures:
+        root["fixtures"] = sorted(fixtures)
+    for name in sorted(families):
+        root[name] = _record(name, families[name])
+    body = jsontext.encode(root)
+    return Document(body, etags.of_bytes(body))
+
+
+def _record(name: str, facets: Facets) -> dict[str, Any]:
+    family = FAMILIES.get(name)
+    if family is None:
+        raise ValueError(f"no family '{name}'")
+    missing = family.required - set(facets)
+    unknown = set(facets) - family.required - family.optional
+    if missing or unknown:
+        raise ValueError(f"family '{name}': missing {sorted(missing)}, unknown {sorted(unknown)}")
+    return {"status": "experimental", "since": SINCE, "until": UNTIL, "witness": family.witness, **facets}
+
+
+def mcp_facets(refreshed: date) -> Facets:
+    """What the MCP client speaks. Older eras are spoken where an operator says so, and claimed nowhere.
+
+    Args:
+        refreshed: The day on which the revisions were last known to be current; OpenWOP asks for one of the last 90.
+    """
+    return {
+        "revisions": [MODERN],
+        "preferredVersion": MODERN,
+        "minimumRevision": MODERN,
+        "refreshedAt": refreshed.isoformat(),
+        "client": True,
+    }
+
+
+def auth_facets() -> Facets:
+    """How a request says who sends it: keys alone."""
+    lane = {"lane": LANE, "issuers": [ISSUER], "revocation": "next-request", "minimumAssurance": "bearer"}
+    return {"lanes": [lane]}
+
+
+def limits_facets(limits: Limits) -> Facets:
+    """What a request may weigh: a run's inputs are most of it, and have the limit of a call."""
+    return {"maxRequestBodyBytes": limits.call_bytes}
+
+
+def run_list_facets(*, max_page_size: int, filters: Sequence[str]) -> Facets:
+    """How runs are listed.
+
+    Args:
+        max_page_size: Runs on a page at most.
+        filters: What a list can be narrowed by.
+    """
+    return {"maxPageSize": max_page_size, "filters": list(filters)}

@@ -1,0 +1,162 @@
+"""A run as it stands: the fold of its event log, and the closed snapshot that a client reads.
+
+Takes events one at a time and keeps what the snapshot needs, so that a host which has folded ten thousand of them takes
+the next at the price of one. Knows no history and no Temporal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+from openwop_mcp import jsontext
+from openwop_mcp.runs.events import RunEvent
+from openwop_mcp.runs.start import RunStart
+
+from . import etags
+from .discovery import EVENT_LOG_SCHEMA_VERSION
+
+__all__ = ("TERMINAL_STATUS", "RunStatus", "RunView")
+
+RunStatus = Literal[
+    "pending",
+    "running",
+    "paused",
+    "waiting-approval",
+    "waiting-input",
+    "waiting-external",
+    "completed",
+    "failed",
+    "cancelling",
+    "cancelled",
+]
+"""Where a run can stand."""
+
+TERMINAL_STATUS: Mapping[str, RunStatus] = {
+    "run.completed": "completed",
+    "run.failed": "failed",
+    "run.cancelled": "cancelled",
+}
+"""How a run ended, by the event that ended it."""
+
+_WAITING: Mapping[str, RunStatus] = {"approval": "waiting-approval", "external-event": "waiting-external"}
+"""What a run waits for, by the kind of its interrupt; every other kind asks for input."""
+
+_SHOWN_OF_START = ("workflowId", "inputs", "tags", "metadata")
+"""What the first event holds that a snapshot shows. Taken from there and not from the run's start, so that what is
+masked in the log is masked here."""
+
+_SHOWN_OF_ERROR = frozenset({"code", "message", "details"})
+"""The members of an error in a snapshot; an event's error has more."""
+
+
+class RunView:
+    """What is known of a run by so much of its log.
+
+    Args:
+        start: What the run was started with.
+        configurable: JSON object text of the run's ``configurable``, where it was given one.
+    """
+
+    def __init__(self, start: RunStart, *, configurable: bytes | None = None) -> None:
+        self._start = start
+        self._configurable = configurable
+        # What is needed of the last event, and not the event: the one that ends a run holds all its outputs.
+        self._sequence = -1
+        self._event_id = ""
+        self._at = ""
+        self._ended: RunStatus | None = None
+        self._paused = False
+        self._waiting: dict[str, tuple[str | None, RunStatus]] = {}
+        self._started_at = ""
+        self._shown: list[tuple[str, bytes]] = []
+        self._error: list[tuple[str, bytes]] = []
+
+    def take(self, events: Iterable[RunEvent]) -> None:
+        """Take the next events of the log."""
+        for event in events:
+            self._take(event)
+
+    def _take(self, event: RunEvent) -> None:
+        self._sequence, self._event_id, self._at = event.sequence, event.event_id, event.timestamp
+        match event.type:
+            case "run.started":
+                self._started_at = event.timestamp
+                given = dict(jsontext.members(event.payload))
+                self._shown = [(name, given[name]) for name in _SHOWN_OF_START if name in given]
+            case "run.paused":
+                self._paused = True
+            case "run.resumed":
+                self._paused = False
+            case "node.suspended":
+                told = jsontext.decode(event.payload)
+                self._waiting[told["interruptId"]] = event.node_id, _WAITING.get(told["kind"], "waiting-input")
+            case "interrupt.resolved":
+                self._waiting.pop(jsontext.decode(event.payload)["interruptId"], None)
+            case "run.failed":
+                error = jsontext.member(event.payload, "error") or b"{}"
+                self._error = [one for one in jsontext.members(error) if one[0] in _SHOWN_OF_ERROR]
+        self._ended = TERMINAL_STATUS.get(event.type)
+
+    @property
+    def last_sequence(self) -> int:
+        """The highest sequence in the log, -1 while it is empty."""
+        return self._sequence
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether the log is complete."""
+        return self._ended is not None
+
+    def status(self, *, cancelling: bool = False) -> RunStatus:
+        """Where the run stands.
+
+        Args:
+            cancelling: Whether a cancel was accepted; the log says so only once it is done.
+        """
+        if self._ended is not None:
+            return self._ended
+        if cancelling:
+            return "cancelling"
+        if self._sequence < 0:
+            return "pending"
+        if self._paused:
+            return "paused"
+        return next((status for _, status in self._waiting.values()), "running")
+
+    def etag(self, *, cancelling: bool = False) -> str:
+        """A strong validator of the snapshot: it changes with every event, and with what no event tells."""
+        # An event's id and not its sequence, which comes again where a run was reset.
+        return etags.strong(f"{self._event_id}.{self.status(cancelling=cancelling)}")
+
+    def encode(self, *, cancelling: bool = False) -> bytes:
+        """JSON text of the snapshot; inputs, metadata and details are the bytes that they came as."""
+        status = self.status(cancelling=cancelling)
+        members = [
+            ("runId", jsontext.encode(self._start.run_id)),
+            ("status", jsontext.encode(status)),
+            ("owner", self._start.owner.encode()),
+            ("eventLogSchemaVersion", jsontext.encode(EVENT_LOG_SCHEMA_VERSION)),
+            ("engineVersion", jsontext.encode(self._start.engine_version)),
+        ]
+        if status.startswith("waiting-"):
+            node_id = next(node_id for node_id, _ in self._waiting.values())
+            members.append(("currentNodeId", jsontext.encode(node_id)))
+        if self._started_at:
+            members.append(("startedAt", jsontext.encode(self._started_at)))
+        if self._ended is not None:
+            members.append(("completedAt", jsontext.encode(self._at)))
+        if self._error:
+            members.append(("error", jsontext.build(self._error)))
+        members += self._shown or self._to_be_shown()
+        if self._configurable is not None:
+            members.append(("configurable", self._configurable))
+        return jsontext.build(members)
+
+    def _to_be_shown(self) -> list[tuple[str, bytes]]:
+        """What a run shows whose log has not begun."""
+        return [
+            ("workflowId", jsontext.member(self._start.definition, "id") or b'"unknown"'),
+            ("tags", jsontext.encode(self._start.tags)),
+            ("metadata", self._start.metadata),
+        ]
