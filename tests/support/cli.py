@@ -9,6 +9,7 @@ import os
 import pty
 import signal
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,19 +49,22 @@ def _environment(env: Mapping[str, str]) -> dict[str, str]:
 
 async def python(*arguments: str, cwd: Path | None = None, **env: str) -> Done:
     """Run a Python program to its end."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *arguments,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        cwd=cwd,
-        env=_environment(env),
-    )
-    async with asyncio.timeout(LIMIT):
-        out, err = await process.communicate()
-    assert process.returncode is not None
-    return Done(process.returncode, out, err.decode())
+    # Files, and no pipes: what a program of a few megabytes printed was once cut short by how this process read it.
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *arguments,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            cwd=cwd,
+            env=_environment(env),
+        )
+        async with asyncio.timeout(LIMIT):
+            status = await process.wait()
+        out.seek(0)
+        err.seek(0)
+        return Done(status, out.read(), err.read().decode())
 
 
 async def cli(*arguments: str, cwd: Path | None = None, **env: str) -> Done:
