@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import uuid
 from typing import Any
 
 import pytest
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.update.v1 import UpdateRef
+from temporalio.api.workflowservice.v1 import PollWorkflowExecutionUpdateRequest
 from temporalio.client import WorkflowFailureError, WorkflowHandle, WorkflowUpdateFailedError
 from temporalio.exceptions import CancelledError
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker
 
 from openwop_mcp import jsontext
@@ -30,9 +34,10 @@ from tests.support.doubts import (
     scene,
 )
 from tests.support.fake_server import Reply
-from tests.support.graphs import node
+from tests.support.graphs import edge, node, workflow
 from tests.support.live_log import LiveLog, told
 from tests.support.pack import activity_results, chain, error_of, pack_worker, scheduled, types
+from workflows.client import read_run, waits_for_answers
 from workflows.replay import replay
 
 ASK = {"*": {"on_doubt": "ask"}}
@@ -194,6 +199,23 @@ async def failed_attempts(flow: WorkflowHandle[Any, Any], number: int) -> None:
                 return
 
 
+async def until_admitted(flow: WorkflowHandle[Any, Any], update_id: str) -> None:
+    """Wait until Temporal has an update, which no worker has taken yet."""
+    flow_of = WorkflowExecution(workflow_id=flow.id)
+    request = PollWorkflowExecutionUpdateRequest(
+        namespace=flow._client.namespace, update_ref=UpdateRef(workflow_execution=flow_of, update_id=update_id)
+    )
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                await flow._client.workflow_service.poll_workflow_execution_update(request)
+            except RPCError as error:
+                if error.status is not RPCStatusCode.NOT_FOUND:
+                    raise
+            else:
+                return
+
+
 @pytest.mark.parametrize("answer", [ACCEPT, done(EDITED), REJECT], ids=["accept", "edit-accept", "reject"])
 async def test_one_answer_is_for_all_calls_of_an_author_s_workflow_that_wait_with_one_effect(client, answer):
     async with scene(client, ASK) as at:
@@ -275,6 +297,25 @@ async def test_hundreds_of_doubts_at_once_are_shown_in_parts_that_history_has_ro
         size = (await flow.describe()).raw_info.history_size_bytes
         assert size < 8_000_000
         assert MEMO not in await (await flow.describe()).memo()
+
+
+async def test_a_call_that_is_cancelled_in_the_moment_in_which_its_attempt_ends_asks_nobody(client):
+    async with scene(client, ASK) as at:
+        queue = f"later-{uuid.uuid4().hex}"
+        at.acting.replies.append(BUSY)
+        arguments = [at.key, at.pack.task_queue]
+        async with Worker(client, task_queue=queue, workflows=[GivesUp]):
+            flow = await client.start_workflow(GivesUp.run, args=arguments, id=queue, task_queue=queue)
+            await at.acting.until_asked(1)
+        # Both reach the workflow in one task, as its worker was away.
+        await failed_attempts(flow, 2)
+        giving_up = asyncio.create_task(flow.execute_update(GivesUp.give_up, id="give-up"))
+        await until_admitted(flow, "give-up")
+        async with Worker(client, task_queue=queue, workflows=[GivesUp]):
+            await asyncio.wait_for(giving_up, 15)
+            (one,) = await all_shown(flow, 1)
+            await resolve(flow, one.interrupt_id, ACCEPT)
+            assert await asyncio.wait_for(flow.result(), 15) == '{"content":[], "n":2.0}'
 
 
 async def test_an_effect_that_was_sent_again_may_come_into_doubt_again(client, live):
@@ -570,4 +611,24 @@ async def test_an_answer_and_a_cancel_that_come_while_no_worker_runs_are_told_as
         await asyncio.gather(answer, return_exceptions=True)
         assert log[-1].type == "run.cancelled"
         assert len(at.acting.asked) == 1
+        await sound(live, at, log, found)
+
+
+async def test_a_run_that_waits_is_still_listed_as_waiting_in_its_next_history(short_client, live):
+    names = [f"n{index}" for index in range(14)]
+    calls = [node(name, config={"serverId": "fake", "name": "write"}) for name in names]
+    edges = [edge(one, other) for one, other in itertools.pairwise(names)]
+    asks = node("asks", config={"serverId": "fake", "name": "asks"})
+    async with scene(short_client, {"asks": {"on_doubt": "ask"}}) as at:
+        at.acting.replies.append(BUSY)
+        run = await at.pack.start(workflow([asks, *calls], edges))
+        await at.acting.until_asked(1 + len(names))
+        latest = short_client.get_workflow_handle(run.id)
+        assert len(await chain(short_client, run.id)) > 1
+        assert await waits_for_answers(short_client, run.id)
+        (waiting,) = (await read_run(short_client, run.id)).interrupts
+        await resolve(latest, waiting.interrupt_id, ACCEPT)
+        log, found = await at.pack.end(latest)
+        assert log[-1].type == "run.completed"
+        assert not await waits_for_answers(short_client, run.id)
         await sound(live, at, log, found)

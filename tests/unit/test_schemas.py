@@ -494,7 +494,7 @@ def test_a_schema_that_ran_out_of_time_is_not_checked_by_again() -> None:
 
 @pytest.mark.usefixtures("forgetful")
 def test_a_schema_that_a_large_value_took_too_long_for_is_still_good_for_small_ones() -> None:
-    schema = json.dumps({"items": {"allOf": [{"minimum": i} for i in range(2000)]}}).encode()
+    schema = json.dumps({"items": {"allOf": [{"minimum": i} for i in range(300)]}}).encode()
     assert judge(schema, list(range(4000, 100_000))).state == "unchecked"
     assert judge(schema, [1]).state == "mismatch"
     assert judge(schema, [5000]).state == "ok"

@@ -59,6 +59,9 @@ async def attempted(
         asyncio.CancelledError: The call was cancelled.
     """
     waited = 0.0
+    task = asyncio.current_task()
+    assert task is not None
+    cancels = task.cancelling()
     while True:
         try:
             return await schedule(request)
@@ -66,7 +69,8 @@ async def attempted(
             if error.failure is None:
                 raise
             failure = read(error.failure)
-            if failure.cancelled:
+            # Where an attempt ends in the moment in which the call is cancelled, the SDK tells of the end alone.
+            if failure.cancelled or task.cancelling() > cancels:
                 raise asyncio.CancelledError from error
             decision = decide(failure.policy, request.attempt, waited, failure.happened)
             activity_id, answer = error.activity_id, None
