@@ -49,9 +49,9 @@ bench: setup
 
 lock:
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
-	  pyproject.toml --extra worker --extra s3 --output-file requirements/runtime.txt
+	  pyproject.toml --extra worker --extra host --extra s3 --output-file requirements/runtime.txt
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
-	  pyproject.toml --extra worker --extra s3 --group dev --constraints requirements/runtime.txt --output-file requirements/dev.txt
+	  pyproject.toml --extra worker --extra host --extra s3 --group dev --constraints requirements/runtime.txt --output-file requirements/dev.txt
 	for name in node servers legacy; do \
 	  uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
 	    requirements/$$name.in --output-file requirements/$$name.txt || exit 1; \

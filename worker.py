@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import hashlib
 import json
 import logging
 import os
+import secrets
 import shlex
 import signal
 import subprocess
@@ -29,7 +31,7 @@ import typer
 from rich.console import Console
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
-from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
+from temporalio.client import Client, Interceptor, WorkflowFailureError, WorkflowHandle
 from temporalio.converter import DataConverter
 from temporalio.exceptions import ApplicationError
 from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
@@ -39,7 +41,7 @@ from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
 from openwop_mcp import jsontext, storage, terminal
 from openwop_mcp.calls import MAX_DEPTH, MAX_KEY
 from openwop_mcp.ceilings import INLINE_BYTES, MAX_CALL_BYTES
-from openwop_mcp.config import DEFAULT_FILE, TOOLS_COMMANDS, Server, Settings, SettingsError, load
+from openwop_mcp.config import DEFAULT_FILE, TOOLS_COMMANDS, Key, Server, Settings, SettingsError, load
 from openwop_mcp.embedded import EmbeddedTemporalError, embedded_temporal
 from openwop_mcp.errors import McpError, RpcError, UnknownServerError
 from openwop_mcp.failures import refusal
@@ -48,6 +50,7 @@ from openwop_mcp.runs import negotiation
 from openwop_mcp.runs.definition import Definition, DefinitionError, parse
 from openwop_mcp.runs.events import RunEvent
 from openwop_mcp.runs.interrupts import OpenInterrupt, Resolution, encode_open
+from openwop_mcp.runs.limits import limited
 from openwop_mcp.runs.projection import ProjectionError
 from openwop_mcp.runs.records import CallRecord, MadeCall
 from openwop_mcp.runs.single import single_call
@@ -77,12 +80,11 @@ from workflows.replay import HistoryFileError, ReplayVerdict, WorkflowClassError
 from workflows.replay import load as load_histories
 
 if TYPE_CHECKING:
+    from host.server import Listening
+    from host.serving import Offer
     from openwop_mcp.client import Exchange, McpClient
 
 T = TypeVar("T")
-
-FIXTURES = Path(__file__).parent / "examples" / "fixtures"
-"""The conformance fixtures: offered where the settings say so."""
 
 PATIENCE = 10.0
 """Seconds that a command waits for a worker to take its run before it says that there is none."""
@@ -150,15 +152,27 @@ class StartedRunError(Exception):
 # --- what a process is made of ----------------------------------------------------------------------------------------
 
 
-async def connect(settings: Settings) -> Client:
-    """Connect to the Temporal of the settings."""
+async def connect(settings: Settings, *, traced: bool = False) -> Client:
+    """Connect to the Temporal of the settings.
+
+    Args:
+        settings: Where it is.
+        traced: Whether the trace that a run is asked for in goes on in it, and in whatever is done for it.
+    """
     temporal = settings.temporal
+    interceptors: list[Interceptor] = []
+    if traced:
+        # Here, since it takes a tenth of a second to import, and most commands ask for no runs of others.
+        from temporalio.contrib.opentelemetry import TracingInterceptor
+
+        interceptors.append(TracingInterceptor())
     try:
         client = await Client.connect(
             temporal.address,
             namespace=temporal.namespace,
             tls=TLSConfig() if temporal.tls else False,
             data_converter=data_converter(settings),
+            interceptors=interceptors,
         )
     except (RuntimeError, RPCError):
         # Temporal's core tells a server without TLS and no server at all in the same words.
@@ -248,6 +262,30 @@ async def running_worker(client: Client, settings: Settings, workflows: Sequence
                 await asyncio.gather(worker.shutdown(), effects.shutdown())
 
 
+def offer_of(settings: Settings, config: str | None) -> Offer:
+    """What the host of these settings offers.
+
+    Raises:
+        SettingsError: With all that is wrong with it.
+    """
+    # Here for the same reason as in `running_worker`.
+    from host.serving import Offer
+
+    return Offer.of(settings, os.environ, source=config or DEFAULT_FILE)
+
+
+@contextlib.asynccontextmanager
+async def running_host(client: Client, offer: Offer) -> AsyncIterator[Listening]:
+    """The REST surface, listening; it ends with the context, requests under way first."""
+    from host.server import BindError
+
+    try:
+        async with offer.serving(client, options_of(offer.settings)) as host:
+            yield host
+    except BindError as error:
+        raise CommandError(str(error), code="service_unavailable") from None
+
+
 async def until_stopped(serve: Coroutine[Any, Any, None]) -> None:
     """Serve until SIGINT or SIGTERM; what was started then ends in its own time, however often they are repeated."""
     loop = asyncio.get_running_loop()
@@ -299,11 +337,28 @@ def run_command(config: Config = None) -> None:
     settings = serving_settings(config)
 
     async def serve() -> None:
-        client = await connect(settings)
+        client = await connect(settings, traced=True)
         await check_retention(client)
         await check_storage(client, settings)
         async with running_worker(client, settings):
             ready(temporal=settings.temporal.address, taskQueue=settings.worker.task_queue)
+            await asyncio.Event().wait()
+
+    run_async(until_stopped(serve()))
+
+
+@app.command("serve")
+def serve_command(config: Config = None) -> None:
+    """Run the REST surface against the Temporal of the settings, until SIGINT or SIGTERM."""
+    settings = settings_of(config, secrets=False)
+    offer = offer_of(settings, config)
+
+    async def serve() -> None:
+        client = await connect(settings, traced=True)
+        await check_retention(client)
+        await check_storage(client, settings)
+        async with running_host(client, offer) as host:
+            ready(host=host.address, temporal=settings.temporal.address, taskQueue=settings.worker.task_queue)
             await asyncio.Event().wait()
 
     run_async(until_stopped(serve()))
@@ -316,19 +371,29 @@ def dev_command(
     ui_port: Annotated[int | None, typer.Option(help="Port of Temporal's UI; default a free one.")] = None,
     db: Annotated[Path | None, typer.Option(help="Keep Temporal's data in this file; default in memory.")] = None,
 ) -> None:
-    """Run an embedded Temporal, its UI and a worker in one go, until SIGINT or SIGTERM."""
-    own = serving_settings(config)
+    """Run an embedded Temporal, its UI, a worker and the REST surface in one go, until SIGINT or SIGTERM."""
+    own = with_key(serving_settings(config))
+    offer = offer_of(own, config)
 
     async def serve() -> None:
         async with embedded_temporal(
             executable=own.temporal.executable, port=port, ui=True, ui_port=ui_port, db=db
         ) as temporal:
             settings = at(own, temporal.address)
-            client = await connect(settings)
+            client = await connect(settings, traced=True)
             await check_storage(client, settings)
-            async with running_worker(client, settings):
-                ready(temporal=temporal.address, ui=temporal.ui or "", taskQueue=settings.worker.task_queue)
-                await ended(temporal.process)
+            async with running_host(client, offer) as host, running_worker(client, settings):
+                ready(
+                    host=host.address,
+                    temporal=temporal.address,
+                    ui=temporal.ui or "",
+                    taskQueue=settings.worker.task_queue,
+                )
+                try:
+                    await ended(temporal.process)
+                finally:
+                    # While the worker ends, so that both take the time of one.
+                    host.stop()
 
     run_async(until_stopped(serve()))
 
@@ -486,6 +551,9 @@ def runs_start_command(
     as_json: AsJson = False,
 ) -> None:
     """Start a run of a workflow definition and print its id."""
+    # Here for the same reason as in `running_worker`: it reads schemas.
+    from host.workflows import FIXTURES
+
     settings = settings_of(config, secrets=False)
     folders = [Path(folder) for folder in settings.host.workflows]
     definition = find_definition(workflow, [*folders, FIXTURES] if settings.host.fixtures else folders)
@@ -710,6 +778,22 @@ def serving_settings(config: str | None) -> Settings:
     return settings
 
 
+def with_key(settings: Settings) -> Settings:
+    """The settings of `dev`, which without a key makes one for itself: nothing has to be set up to try it."""
+    if settings.keys or settings.issuers:
+        return settings
+    key = secrets.token_urlsafe(24)
+    complain(f"no key is configured; this one is good until dev ends: Authorization: Bearer {key}")
+    own = Key(
+        id="dev",
+        sha256=hashlib.sha256(key.encode()).hexdigest(),
+        tenant=settings.worker.tenant,
+        subject="dev",
+        scopes=("*",),
+    )
+    return settings.model_copy(update={"keys": (own,)})
+
+
 def no_file(config: str | None) -> str:
     """Says so where the settings lack because there is no file of them."""
     there = config is not None or Path(DEFAULT_FILE).exists()
@@ -837,7 +921,7 @@ async def start(settings: Settings, definition: Definition, inputs: bytes, clien
         run_id=mint_run_id(tenant),
         definition=definition.raw,
         owner=Owner(tenant, operator(tenant)),
-        options=options_of(settings),
+        options=limited(options_of(settings), definition),
     )
     await start_run(client, start, definition, inputs, task_queue=settings.worker.task_queue)
     return start.run_id
@@ -1290,10 +1374,18 @@ def prepare_streams() -> None:
     logging.getLogger("openwop_mcp.messages").setLevel(logging.DEBUG)
 
 
+def written(status: int) -> int:
+    """Write out what is still in the streams' buffers; returns the exit status, which is not 0 where that failed."""
+    with contextlib.suppress(OSError):
+        sys.stderr.flush()
+    try:
+        sys.stdout.flush()
+    except OSError:
+        return status or 1
+    return status
+
+
 if __name__ == "__main__":
-    exit_status = main(sys.argv[1:])
-    for written in (sys.stdout, sys.stderr):
-        with contextlib.suppress(BrokenPipeError):
-            written.flush()
+    exit_status = written(main(sys.argv[1:]))
     # A client process of the SDK sometimes crashes or hangs while the interpreter is torn down; everything is written.
     os._exit(exit_status)

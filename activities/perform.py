@@ -7,6 +7,7 @@ workflow came to ask.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import hashlib
 import importlib.metadata
 import logging
@@ -135,7 +136,7 @@ class Calls:
                 else await _failure(caught, request, guard, terms, self._settings.limits.result_bytes)
             )
             await report(failure, began=began)
-            raise failure from None
+            raise failures.unsaid(failure) if request.sensitive else failure from None
         await report(answer, began=began)
         return answer
 
@@ -179,7 +180,7 @@ class Calls:
 
         def on_progress(progress: Progress) -> None:
             nonlocal last
-            last = progress
+            last = dataclasses.replace(progress, message=None) if request.sensitive else progress
             beat.renew()
 
         async with Beat(claim, grace=self._settings.worker.shutdown_grace) as beat:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from openwop_mcp import jsontext
+from openwop_mcp.calls import MAX_DEPTH
 
 from . import configurable
 from .errors import HostError, invalid, place
@@ -35,6 +36,9 @@ MAX_RUN_IDS = 100
 MAX_TAGS = 100
 MAX_TAG = 256
 """Tags of a run and characters of each, as OpenWOP has them."""
+
+MAX_METADATA = 64 * 1024
+"""Bytes of a run's metadata. It comes back with every snapshot, also with a hundred of them in one list."""
 
 MAX_REASON = 1024
 """Characters of a reason. It goes into history, events and Temporal's UI, where more is no reason."""
@@ -151,11 +155,14 @@ def read_create_run(body: bytes, *, tenant: str) -> CreateRun:
         raise invalid("workflowId", "write 1 to 128 of A-Z a-z 0-9 . _ ~ : -")
     if _text(members, "tenantId") not in {None, tenant}:
         raise HostError("id_tenant_mismatch", "tenantId: not yours: leave it out, the key says whose the run is")
+    metadata = _object(members, "metadata")
+    if metadata is not None and len(metadata) > MAX_METADATA:
+        raise HostError("payload_too_large", f"metadata: write {MAX_METADATA} bytes at most", {"field": "metadata"})
     return CreateRun(
         workflow_id=workflow_id,
         inputs=_object(members, "inputs") or b"{}",
         tags=_tags(members),
-        metadata=_object(members, "metadata"),
+        metadata=metadata,
         configurable=_configurable(members),
         scope_id=_text(members, "scopeId", most=MAX_SCOPE_ID),
     )
@@ -210,7 +217,7 @@ def read_resolve(body: bytes) -> bytes:
     value = _root(body, frozenset({"resumeValue"})).get("resumeValue")
     if value is None:
         raise invalid("resumeValue", "write it: it is required")
-    return value
+    return _readable(value, "resumeValue")
 
 
 # --- reading --------------------------------------------------------------------------------------------------------
@@ -249,8 +256,19 @@ def _reason(members: Mapping[str, bytes]) -> str | None:
 
 def _object(members: Mapping[str, bytes], name: str) -> bytes | None:
     value = members.get(name)
-    if value is not None and jsontext.kind(value) != "object":
+    if value is None:
+        return None
+    if jsontext.kind(value) != "object":
         raise invalid(name, "write an object")
+    return _readable(value, name)
+
+
+def _readable(value: bytes, name: str) -> bytes:
+    """Refuse what is nested so deep that whoever is given it back may not be able to read it."""
+    try:
+        jsontext.check_depth(value, MAX_DEPTH)
+    except jsontext.JsonTextError as error:
+        raise invalid(name, str(error)) from None
     return value
 
 

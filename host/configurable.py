@@ -1,6 +1,6 @@
-"""A run's ``configurable``: its closed, nested shape, and what of it nothing here would heed.
+"""A run's ``configurable``: its closed, nested shape, what of it nothing here would heed, and what its workflow admits.
 
-Checks it and changes nothing: it is kept as it was posted. Knows no workflow's own schema.
+Checks it and changes nothing: it is kept as it was posted.
 """
 
 from __future__ import annotations
@@ -8,14 +8,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
 
-from openwop_mcp import jsontext
+from openwop_mcp import jsontext, schemas
+from openwop_mcp.runs import values
 
 from .errors import HostError, invalid, place
 
-__all__ = ("check",)
+__all__ = ("check", "check_by")
+
+MAX_BYTES = 64 * 1024
+"""It comes back with every snapshot of its run, and is checked in the host's event loop."""
 
 
 class _Section(BaseModel):
@@ -24,7 +28,13 @@ class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, alias_generator=to_camel)
 
 
-_Positive = Annotated[int, Field(ge=1)]
+def _whole(value: Any) -> Any:
+    # 10.0 is a whole number in JSON. What else is none, the strict model refuses.
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+_Whole = BeforeValidator(_whole)
+_Positive = Annotated[int, Field(ge=1), _Whole]
 _Org = Annotated[str, Field(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$")]
 
 
@@ -44,7 +54,7 @@ class _Ai(_Section):
     prompt_overrides: dict[str, str] = {}
     mock_provider: dict[str, Any] = {}
     reasoning_verbosity: Literal["none", "summary", "full"] = "none"
-    max_refusals: Annotated[int, Field(ge=0)] = 0
+    max_refusals: Annotated[int, Field(ge=0), _Whole] = 0
 
 
 class _Distillation(_Section):
@@ -52,7 +62,7 @@ class _Distillation(_Section):
 
 
 class _Configurable(_Section):
-    version: Annotated[int, Field(ge=1, le=1)]
+    version: Annotated[int, Field(ge=1, le=1), _Whole]
     run: _Run = _Run()
     ai: _Ai = _Ai()
     distillation: _Distillation = _Distillation()
@@ -85,6 +95,8 @@ def check(text: bytes) -> None:
     Raises:
         HostError: ``validation_error`` that names the place, or the code of what is not offered.
     """
+    if len(text) > MAX_BYTES:
+        raise invalid("configurable", f"write {MAX_BYTES} bytes at most")
     given = jsontext.decode(text)
     try:
         _shape.validate_python(given)
@@ -95,3 +107,24 @@ def check(text: bytes) -> None:
     for path, (code, why, details) in _NOT_OFFERED.items():
         if jsontext.pointer(text, path) is not None:
             raise HostError(code, f"{place('configurable', *path)}: {why}: leave it out", details)
+
+
+def check_by(schema: bytes, text: bytes | None) -> None:
+    """Refuse what a workflow's ``configurableSchema`` does not admit.
+
+    Args:
+        schema: JSON text of the schema.
+        text: JSON object text of the run's ``configurable``, which passed :func:`check`; None where there is none: to
+            the schema it is empty then.
+
+    Raises:
+        HostError: ``validation_error`` that names the place.
+    """
+    verdict = schemas.check(schema, b"{}" if text is None else text)
+    if verdict.state == "ok":
+        return
+    steps = values.tokens(verdict.path) if verdict.path else ()
+    raise invalid(
+        place("configurable", *steps),
+        f"the workflow's configurableSchema does not admit it: {verdict.reason}",
+    )

@@ -13,12 +13,12 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from openwop_mcp import jsontext
-from openwop_mcp.config import Limits
+from openwop_mcp.config import Issuer
 from openwop_mcp.protocol.revisions import MODERN
-from openwop_mcp.runs.start import ENGINE_VERSION
+from openwop_mcp.runs.start import ENGINE_VERSION, Options
 
 from . import etags
-from .keys import ISSUER, LANE
+from .principals import KEY_ISSUER
 from .versioning import PROTOCOL_VERSIONS, VERSION
 
 __all__ = (
@@ -160,15 +160,44 @@ def mcp_facets(refreshed: date) -> Facets:
     }
 
 
-def auth_facets() -> Facets:
-    """How a request says who sends it: keys alone."""
-    lane = {"lane": LANE, "issuers": [ISSUER], "revocation": "next-request", "minimumAssurance": "bearer"}
-    return {"lanes": [lane]}
+def auth_facets(issuers: Sequence[Issuer] = ()) -> Facets:
+    """How a request says who sends it: by a key, or by a token of an issuer.
+
+    Issuers are never asked whether a token was withdrawn, so that each is good until it ends, and none for longer than
+    is told here. Those with the same bound are one lane.
+
+    Args:
+        issuers: The issuers whose tokens are taken.
+    """
+    by_bound: dict[int, list[str]] = {}
+    for issuer in issuers:
+        by_bound.setdefault(issuer.max_lifetime, []).append(issuer.issuer)
+    keys = {"lane": "api-key", "issuers": [KEY_ISSUER], "revocation": "next-request", "minimumAssurance": "bearer"}
+    tokens = [
+        {
+            "lane": "oidc",
+            "issuers": names,
+            "revocation": "exp-only",
+            "revocationWindowSeconds": bound,
+            "minimumAssurance": "bearer",
+        }
+        for bound, names in by_bound.items()
+    ]
+    return {"lanes": [keys, *tokens]}
 
 
-def limits_facets(limits: Limits) -> Facets:
-    """What a request may weigh: a run's inputs are most of it, and have the limit of a call."""
-    return {"maxRequestBodyBytes": limits.call_bytes}
+def limits_facets(options: Options) -> Facets:
+    """What a run may weigh, which is most of a request that asks for one, and what it may take.
+
+    Args:
+        options: What every run is started with.
+    """
+    facets = {
+        "maxRequestBodyBytes": options.call_bytes,
+        "maxNodeExecutions": options.max_node_executions,
+        "maxRunDurationMs": options.run_timeout_ms,
+    }
+    return {name: limit for name, limit in facets.items() if limit is not None}
 
 
 def run_list_facets(*, max_page_size: int, filters: Sequence[str]) -> Facets:

@@ -11,10 +11,22 @@ from typing import Any, NamedTuple
 
 from openwop_mcp import jsontext
 
-__all__ = ("CHALLENGE", "REGISTRY", "HostError", "Registered", "invalid", "place")
+__all__ = (
+    "CHALLENGE",
+    "INVALID_TOKEN",
+    "REGISTRY",
+    "HostError",
+    "Registered",
+    "invalid",
+    "place",
+    "unauthenticated",
+)
 
 CHALLENGE = 'Bearer realm="openwop"'
-"""Goes with every 401. It never tells a missing credential from a wrong one, so it carries no ``error``."""
+"""Goes with every 401. Why a credential is not good enough stands in none; whether one came, its sender knows."""
+
+INVALID_TOKEN: Mapping[str, str] = MappingProxyType({"error": "invalid_token"})
+"""Parameters of the challenge where a credential came and is not good (RFC 6750, section 3.1)."""
 
 UNAUTHORIZED = 401
 """The status that HTTP asks a challenge for."""
@@ -123,10 +135,18 @@ class HostError(Exception):
         message: What is wrong and what to do; shown to the caller as it stands, so without what the caller sent.
         details: Facts for machines, JSON-safe.
         retry_after: Whole seconds after which to try again.
+        challenge: Parameters of the challenge, beside the realm: what would make a credential good enough. A 401 has a
+            challenge in any case.
     """
 
     def __init__(
-        self, code: str, message: str, details: Mapping[str, Any] | None = None, *, retry_after: int | None = None
+        self,
+        code: str,
+        message: str,
+        details: Mapping[str, Any] | None = None,
+        *,
+        retry_after: int | None = None,
+        challenge: Mapping[str, str] | None = None,
     ) -> None:
         """Make the error.
 
@@ -149,6 +169,7 @@ class HostError(Exception):
         self.message = message
         self.details = details
         self.retry_after = retry_after
+        self.challenge = challenge
 
     @property
     def status(self) -> int:
@@ -158,7 +179,10 @@ class HostError(Exception):
     @property
     def headers(self) -> dict[str, str]:
         """Headers that belong to the answer, besides those of every answer."""
-        challenge = {"WWW-Authenticate": CHALLENGE} if self.status == UNAUTHORIZED else {}
+        challenge: dict[str, str] = {}
+        if self.status == UNAUTHORIZED or self.challenge is not None:
+            parameters = [f'{name}="{value}"' for name, value in (self.challenge or {}).items()]
+            challenge["WWW-Authenticate"] = ", ".join([CHALLENGE, *parameters])
         again = {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
         return challenge | again
 
@@ -178,6 +202,19 @@ def invalid(field: str, what: str, /, **details: Any) -> HostError:
         details: More facts for machines.
     """
     return HostError("validation_error", f"{field}: {what}", {"field": field, **details})
+
+
+def unauthenticated(*, presented: bool) -> HostError:
+    """A request of which nobody knows who sent it, in the same words whatever is wrong.
+
+    Args:
+        presented: Whether a credential came with it.
+    """
+    return HostError(
+        "unauthenticated",
+        "send a credential that this host takes, as in Authorization: Bearer KEY",
+        challenge=INVALID_TOKEN if presented else None,
+    )
 
 
 def place(*names: str) -> str:

@@ -6,7 +6,7 @@ the next at the price of one. Knows no history and no Temporal.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from openwop_mcp import jsontext
@@ -55,12 +55,10 @@ class RunView:
 
     Args:
         start: What the run was started with.
-        configurable: JSON object text of the run's ``configurable``, where it was given one.
     """
 
-    def __init__(self, start: RunStart, *, configurable: bytes | None = None) -> None:
+    def __init__(self, start: RunStart) -> None:
         self._start = start
-        self._configurable = configurable
         # What is needed of the last event, and not the event: the one that ends a run holds all its outputs.
         self._sequence = -1
         self._event_id = ""
@@ -131,6 +129,10 @@ class RunView:
 
     def encode(self, *, cancelling: bool = False) -> bytes:
         """JSON text of the snapshot; inputs, metadata and details are the bytes that they came as."""
+        return b"".join(self.parts(cancelling=cancelling))
+
+    def parts(self, *, cancelling: bool = False) -> Sequence[bytes]:
+        """JSON text of the snapshot, in parts, so that nothing of it is copied for a client. Each is some tokens."""
         status = self.status(cancelling=cancelling)
         members = [
             ("runId", jsontext.encode(self._start.run_id)),
@@ -149,9 +151,12 @@ class RunView:
         if self._error:
             members.append(("error", jsontext.build(self._error)))
         members += self._shown or self._to_be_shown()
-        if self._configurable is not None:
-            members.append(("configurable", self._configurable))
-        return jsontext.build(members)
+        if self._start.configurable is not None:
+            members.append(("configurable", self._start.configurable))
+        parts: list[bytes] = []
+        for name, value in members:
+            parts += (b"," if parts else b"{", jsontext.encode(name), b":", value)
+        return (*parts, b"}")
 
     def _to_be_shown(self) -> list[tuple[str, bytes]]:
         """What a run shows whose log has not begun."""

@@ -7,7 +7,7 @@ a connection was silent for too long, is for whoever has them.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from openwop_mcp.runs.events import TERMINAL, RunEvent
@@ -17,8 +17,11 @@ from .errors import HostError, invalid
 __all__ = (
     "KEEP_ALIVE",
     "KEEP_ALIVE_SECONDS",
+    "MAX_BUFFER_MS",
+    "MODE",
     "MODES",
     "Batch",
+    "Frame",
     "StreamMode",
     "buffer_ms",
     "event_frame",
@@ -41,7 +44,9 @@ MAX_BUFFER_MS = 5000
 MAX_BATCH_BYTES = 1024 * 1024
 """A batch that has as much is due. It keeps a log of large events from being held in memory as one frame."""
 
-_MODE = re.compile(r"values|(?:updates|messages|debug)(?:,(?:updates|messages|debug))*")
+MODE = re.compile(r"values|(?:updates|messages|debug)(?:,(?:updates|messages|debug))*")
+"""What a stream may be asked for."""
+
 _SEQUENCE = re.compile(r"0|[1-9][0-9]{0,17}")
 _MILLISECONDS = re.compile(r"0|[1-9][0-9]{0,3}")
 
@@ -94,7 +99,7 @@ class StreamMode:
         """
         if asked is None:
             return cls(MODES[:1])
-        if _MODE.fullmatch(asked) is None:
+        if MODE.fullmatch(asked) is None:
             raise HostError(
                 "unsupported_stream_mode",
                 "streamMode: write values alone, or one or more of updates, messages and debug, with commas between",
@@ -144,22 +149,27 @@ def last_event_id(header: str | None) -> int:
     return int(header)
 
 
-def event_frame(event: RunEvent, name: str) -> bytes:
+Frame = Sequence[bytes]
+"""A frame in parts, so that what is large in it is not copied."""
+
+
+def event_frame(event: RunEvent, name: str) -> Frame:
     """The frame of an event.
 
     Args:
         event: The event.
         name: What :meth:`StreamMode.admits` called it.
     """
-    return _frame(event.sequence, name, event.encode())
+    return _frame(event.sequence, name, event.parts())
 
 
-def snapshot_frame(sequence: int, snapshot: bytes) -> bytes:
+def snapshot_frame(sequence: int, snapshot: Iterable[bytes]) -> Frame:
     """The frame of a run as it stands.
 
     Args:
-        sequence: The event that it stands after.
-        snapshot: JSON text of the snapshot.
+        sequence: The event that it stands after, -1 for none. Then the frame has no id, as there is nothing to go on
+            from.
+        snapshot: JSON text of the snapshot, in parts.
     """
     return _frame(sequence, "state.snapshot", snapshot)
 
@@ -168,28 +178,28 @@ def snapshot_frame(sequence: int, snapshot: bytes) -> bytes:
 class Batch:
     """Events that wait for company."""
 
-    _waiting: list[bytes] = field(default_factory=list)
+    _waiting: list[RunEvent] = field(default_factory=list)
     _size: int = 0
-    _highest: int = -1
 
-    def add(self, event: RunEvent) -> bytes | None:
+    def add(self, event: RunEvent) -> Frame | None:
         """Take an event that was let through; gives the frame if no more is waited for."""
-        text = event.encode()
-        self._waiting.append(text)
-        self._size += len(text)
-        self._highest = event.sequence
+        self._waiting.append(event)
+        self._size += len(event.payload)
         return self.flush() if event.type in _DUE or self._size >= MAX_BATCH_BYTES else None
 
-    def flush(self) -> bytes | None:
+    def flush(self) -> Frame | None:
         """The frame of what waits, None if nothing does. Due when the time is up and when the stream ends."""
         if not self._waiting:
             return None
-        frame = _frame(self._highest, "batch", b"[" + b",".join(self._waiting) + b"]")
+        parts = [part for event in self._waiting for part in (b",", *event.parts())]
+        frame = _frame(self._waiting[-1].sequence, "batch", (b"[", *parts[1:], b"]"))
         self._waiting, self._size = [], 0
         return frame
 
 
-def _frame(identity: int, name: str, data: bytes) -> bytes:
-    # A line break ends a line of a stream. In JSON it stands between tokens only, where LF is as good as any.
-    lines = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").replace(b"\n", b"\ndata: ")
-    return b"id: %d\nevent: %s\ndata: %s\n\n" % (identity, name.encode(), lines)
+def _frame(identity: int, name: str, data: Iterable[bytes]) -> Frame:
+    # A line break ends a line of a stream. In JSON it stands between tokens only, where LF is as good as any. No part
+    # ends within one: each begins and ends with a token.
+    lines = [part.replace(b"\r\n", b"\n").replace(b"\r", b"\n").replace(b"\n", b"\ndata: ") for part in data]
+    head = b"id: %d\n" % identity if identity >= 0 else b""
+    return (head + b"event: %s\ndata: " % name.encode(), *lines, b"\n\n")

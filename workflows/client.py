@@ -28,16 +28,22 @@ from openwop_mcp import jsontext
 from openwop_mcp.effects.shared import effect_workflow_id
 from openwop_mcp.errors import KeyMismatchError
 from openwop_mcp.failures import json_payload
-from openwop_mcp.runs.definition import Definition
+from openwop_mcp.nodes import REGISTRY
+from openwop_mcp.runs.definition import Definition, DefinitionError, parse
 from openwop_mcp.runs.events import RunEvent
 from openwop_mcp.runs.interrupts import MEMO, RESOLVE, WAITING, OpenInterrupt, Resolution, read_open
 from openwop_mcp.runs.ledger import EffectAttempt, effect_attempts
+from openwop_mcp.runs.masking import Masks, masks
 from openwop_mcp.runs.projection import Projector
 from openwop_mcp.runs.records import CallRecord, MadeCall, made_calls, records, run_failure
 from openwop_mcp.runs.start import RunStart
 from openwop_mcp.storage import resolve
 
+from . import records as kept
+
 __all__ = (
+    "GRAPH_RUN",
+    "WORKFLOW_ID",
     "CallProgress",
     "InterruptRefusedError",
     "RecordedRun",
@@ -59,6 +65,9 @@ __all__ = (
 GRAPH_RUN = "RunWorkflow"
 """Workflow type of runs; other workflows have calls, but no event log."""
 
+WORKFLOW_ID = "openwop-mcp.workflowId"
+"""The memo that says of which workflow a run is, for lists."""
+
 PATIENCE = 60.0
 """Seconds that an answer waits for a worker to take it."""
 
@@ -73,6 +82,10 @@ STATUS = {
     EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED: "cancelled",
 }
 """How a run ended, by the last event of its log, or of its history where it has no log."""
+
+
+TURNS = frozenset({"run.paused", "run.resumed"})
+"""The events that say whether a run is paused: the last of them holds."""
 
 
 class RunNotFoundError(Exception):
@@ -141,8 +154,21 @@ class RecordedRun:
 
     @cached_property
     def made(self) -> list[MadeCall]:
-        """All calls, whatever became of them."""
-        return made_calls(history.events for history in self.histories)
+        """All calls, whatever became of them; of a graph as its log would show them."""
+        made = made_calls(history.events for history in self.histories)
+        return made if self.masks is None else [self.masks.call(call) for call in made]
+
+    @cached_property
+    def masks(self) -> Masks | None:
+        """What is not shown of a run of a graph; None where all is."""
+        if not self.is_graph:
+            return None
+        started = self.histories[0].events[0].workflow_execution_started_event_attributes
+        text = RunStart.decode(started.input.payloads[0].data).definition
+        try:
+            return masks(parse(text, source="definition", node_types=REGISTRY), text)
+        except DefinitionError:
+            return masks(None, text)
 
     @property
     def failure(self) -> tuple[str, str, bytes] | None:
@@ -173,13 +199,17 @@ class RecordedRun:
 
     @property
     def status(self) -> str:
-        """Where it stands: pending, running, completed, failed or cancelled."""
+        """Where it stands: pending, running, waiting-approval, paused, completed, failed or cancelled."""
         if not self.is_graph:
             return STATUS.get(self.histories[-1].events[-1].event_type, "running")
         if not self.log:
             return "pending"
-        ended = STATUS.get(self.log[-1].type)
-        return ended or ("waiting-approval" if self.interrupts else "running")
+        if (ended := STATUS.get(self.log[-1].type)) is not None:
+            return ended
+        last_turn = next((event.type for event in reversed(self.log) if event.type in TURNS), None)
+        if last_turn == "run.paused":
+            return "paused"
+        return "waiting-approval" if self.interrupts else "running"
 
     @cached_property
     def interrupts(self) -> list[OpenInterrupt]:
@@ -205,7 +235,13 @@ def mint_run_id(tenant: str) -> str:
 
 
 async def start_run(
-    client: Client, start: RunStart, definition: Definition, inputs: bytes, *, task_queue: str
+    client: Client,
+    start: RunStart,
+    definition: Definition,
+    inputs: bytes,
+    *,
+    task_queue: str,
+    request: bytes | None = None,
 ) -> WorkflowHandle[object, RawValue]:
     """Start a run; its id is the workflow id.
 
@@ -215,6 +251,10 @@ async def start_run(
         definition: The parsed definition that the envelope holds, for the summary.
         inputs: JSON text of the run's inputs, kept byte for byte.
         task_queue: Queue of the workers that have the pack.
+        request: JSON text that tells the request for it from others, where the same one may come again.
+
+    Raises:
+        WorkflowAlreadyStartedError: There is a run of that id.
     """
     return await client.start_workflow(
         GRAPH_RUN,
@@ -225,6 +265,10 @@ async def start_run(
         id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
         id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
         static_summary=definition.name,
+        memo={
+            WORKFLOW_ID: definition.id,
+            **({} if request is None else {kept.MEMO: RawValue(json_payload(request))}),
+        },
     )
 
 

@@ -9,7 +9,7 @@ from openwop_mcp import jsontext
 from openwop_mcp.nodes import REGISTRY
 from openwop_mcp.runs.definition import Definition, DefinitionError, parse
 
-__all__ = ("DefinitionNotFoundError", "find_definition", "read_definition")
+__all__ = ("DefinitionNotFoundError", "find_definition", "read_definition", "read_text")
 
 
 class DefinitionNotFoundError(Exception):
@@ -53,6 +53,16 @@ def read_definition(file: Path) -> Definition:
         DefinitionNotFoundError: The file cannot be read.
         DefinitionError: It holds no sound definition.
     """
+    return parse(read_text(file), source=str(file), node_types=REGISTRY)
+
+
+def read_text(file: Path) -> bytes:
+    """Read a file that is to hold a definition: JSON, whatever it says.
+
+    Raises:
+        DefinitionNotFoundError: The file cannot be read.
+        DefinitionError: It holds no JSON.
+    """
     try:
         text = file.read_bytes()
     except OSError as error:
@@ -61,4 +71,4 @@ def read_definition(file: Path) -> Definition:
         jsontext.check(text)
     except jsontext.JsonTextError as error:
         raise DefinitionError([f"{file}: {error.within(text)}"]) from None
-    return parse(text, source=str(file), node_types=REGISTRY)
+    return text

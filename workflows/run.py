@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -22,6 +22,7 @@ with workflow.unsafe.imports_passed_through():
     from openwop_mcp.nodes import NodeCall
     from openwop_mcp.runs import machine as machines
     from openwop_mcp.runs.interrupts import RESOLVE, WAITING, Resolution
+    from openwop_mcp.runs.pauses import PAUSE, PAUSED, RESUME, Pause, Resume, encode_taken
     from openwop_mcp.runs.start import RunStart
 
 __all__ = ("RunWorkflow",)
@@ -30,6 +31,20 @@ ATTEMPT_TIMEOUT = timedelta(hours=2)
 """Backstop for one attempt of a node. The limits that matter are the server's ``timeouts``, in the worker."""
 
 ONE_ATTEMPT = RetryPolicy(maximum_attempts=1)
+
+NO_PAUSE: Mapping[machines.Standing, tuple[str, str]] = {
+    "paused": ("run_state_conflict", "the run is paused already"),
+    "ending": ("run_state_conflict", "the run is ending, and starts nothing more"),
+    "over": ("run_terminal", "the run is over"),
+}
+"""Why a run is not paused, code and words, by where it stands."""
+
+NO_RESUME: Mapping[machines.Standing, tuple[str, str]] = {
+    "running": ("run_state_conflict", "the run is not paused"),
+    "ending": ("run_state_conflict", "the run is ending, and starts nothing more"),
+    "over": ("run_terminal", "the run is over"),
+}
+"""Why a run is not resumed, in the same way."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -124,6 +139,56 @@ class RunWorkflow:
         except InvalidRequestError as error:
             raise _refused(error.code, error.message) from None
 
+    @workflow.update(name=PAUSE)
+    def pause(self, given: RawValue) -> RawValue:
+        """Pause the run.
+
+        Args:
+            given: JSON text of a ``Pause``.
+
+        Returns:
+            JSON text ``{"at": …}``: since when it is paused.
+        """
+        asked = Pause.decode(given.payload.data)
+        return self._turn(machines.PauseRequested(len(self._facts), asked, at=workflow.time()))
+
+    @pause.validator
+    def _check_pause(self, given: RawValue) -> None:
+        try:
+            Pause.decode(given.payload.data)
+        except ValueError:
+            raise _refused("validation_error", "the Update takes drainPolicy and a reason") from None
+        self._check_standing(NO_PAUSE)
+
+    @workflow.update(name=RESUME)
+    def resume(self, given: RawValue) -> RawValue:
+        """Let the paused run go on.
+
+        Args:
+            given: JSON text of a ``Resume``.
+
+        Returns:
+            JSON text ``{"at": …}``: since when it goes on.
+        """
+        asked = Resume.decode(given.payload.data)
+        return self._turn(machines.ResumeRequested(len(self._facts), asked, at=workflow.time()))
+
+    @resume.validator
+    def _check_resume(self, given: RawValue) -> None:
+        try:
+            Resume.decode(given.payload.data)
+        except ValueError:
+            raise _refused("validation_error", "the Update takes a reason") from None
+        self._check_standing(NO_RESUME)
+
+    def _check_standing(self, refusals: Mapping[machines.Standing, tuple[str, str]]) -> None:
+        if (refusal := refusals.get(self._machine.standing(self._facts))) is not None:
+            raise _refused(*refusal)
+
+    def _turn(self, fact: machines.Turn) -> RawValue:
+        self._facts.append(fact)
+        return RawValue(failures.json_payload(encode_taken(fact.at)))
+
     def _carry_out(self, command: machines.Command) -> RawValue | None:
         match command:
             case machines.ScheduleNode():
@@ -139,16 +204,18 @@ class RunWorkflow:
                 if (task := self._under_way.get(command.ordinal)) is not None:
                     task.cancel()
             case machines.NoteWaiting():
-                workflow.upsert_memo({WAITING: command.questions})
+                paused = {} if command.paused is None else {PAUSED: command.paused}
+                workflow.upsert_memo({WAITING: command.questions, **paused})
             case machines.CompleteRun():
                 return RawValue(failures.json_payload(command.result))
             case machines.FailRun():
-                raise ApplicationError(
+                error = ApplicationError(
                     command.message,
                     RawValue(failures.json_payload(command.details)),
                     type=command.code,
                     non_retryable=True,
                 )
+                raise failures.unsaid(error) if self._machine.is_sensitive(command.node_id) else error
             case machines.CancelRun():
                 raise asyncio.CancelledError
             case machines.ContinueAsNew():
@@ -157,9 +224,11 @@ class RunWorkflow:
                     self._inputs,
                     *command.kept,
                 ]
-                # Each large value in a payload of its own: storage knows it again, and it stays one reference.
+                # Each large value in a payload of its own: storage knows it again, and it stays one reference. Of the
+                # memo Temporal itself carries on only what the run was started with.
                 workflow.continue_as_new(
-                    args=parts if command.kept else [RawValue(failures.json_payload(part)) for part in parts]
+                    args=parts if command.kept else [RawValue(failures.json_payload(part)) for part in parts],
+                    memo=workflow.memo(),
                 )
         return None
 
@@ -174,6 +243,7 @@ class RunWorkflow:
             origin=workflow.info().original_execution_run_id,
             reset=self._start.reset,
             answer=command.answer,
+            sensitive=command.sensitive,
         )
         return workflow.start_activity(
             command.type_id,

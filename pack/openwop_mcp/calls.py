@@ -107,6 +107,8 @@ class CallRequest:
         reset: Whether a part of the chain before this one was reset.
         answer: What a person decided about the effect, which was in doubt after the attempt before.
         heartbeat: Seconds without a beat after which the worker of a shared effect counts as lost; None elsewhere.
+        sensitive: Whether a server's words about it are recorded only, and neither logged nor shown as progress: they
+            may quote what is masked elsewhere.
     """
 
     method: str
@@ -127,6 +129,7 @@ class CallRequest:
     reset: bool = False
     answer: Answer | None = None
     heartbeat: float | None = None
+    sensitive: bool = False
 
     @property
     def subject(self) -> str:
@@ -197,6 +200,7 @@ class CallRequest:
             "wholeChain": self.whole_chain or None,
             "reset": self.reset or None,
             "heartbeat": self.heartbeat,
+            "sensitive": self.sensitive or None,
         }
         text = jsontext.encode({key: value for key, value in members.items() if value is not None})
         if self.answer is None:
@@ -226,6 +230,7 @@ class CallRequest:
             whole_chain=value.get("wholeChain", False),
             reset=value.get("reset", False),
             heartbeat=value.get("heartbeat"),
+            sensitive=value.get("sensitive", False),
             answer=read_verdict(jsontext.member(data, "answer") or b"") if "answer" in value else None,
         )
 

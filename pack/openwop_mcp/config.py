@@ -42,11 +42,13 @@ from openwop_mcp.terminal import escape
 __all__ = (
     "DEFAULT_FILE",
     "ENVIRONMENT_PREFIX",
+    "SCOPES",
     "TOOLS_COMMANDS",
     "Credential",
     "EffectivePolicy",
     "HeaderCredential",
     "Host",
+    "Issuer",
     "Key",
     "KeyRef",
     "Limits",
@@ -181,6 +183,12 @@ def _url(text: str) -> str:
     return text
 
 
+def _identifier(text: str) -> str:
+    if "?" in text:
+        raise _fault("a URL with a query identifies nothing: write it without `?` and what follows")
+    return _url(text)
+
+
 def _server_id(text: str) -> str:
     if text in TOOLS_COMMANDS:
         raise _fault(f"`tools {text}` is a command: give the server another id")
@@ -248,6 +256,7 @@ ServerId = Annotated[str, AfterValidator(_server_id)]
 HostPort = Annotated[str, AfterValidator(_address)]
 Scope = Annotated[str, AfterValidator(_scope)]
 Seconds = Annotated[float, Field(gt=0)]
+Identifier = Annotated[str, StringConstraints(max_length=1024), AfterValidator(_identifier)]
 AsTuple = BeforeValidator(_tuple)
 NotEmpty = AfterValidator(_not_empty)
 Carrier = Annotated[KeyCarrier, BeforeValidator(_key_carrier)]
@@ -539,10 +548,21 @@ class Host(_Table):
     """The REST surface."""
 
     bind: HostPort = Field("127.0.0.1:8080", description='host and port, as in bind = "127.0.0.1:8080"')
+    url: Identifier | None = Field(
+        None, description='the address that clients know it by, as in url = "https://openwop.example.org"'
+    )
+    """What the tokens of an identity provider are for, and where a client learns of the provider."""
+
     workflows: Annotated[tuple[Text, ...], AsTuple] = Field((), description='folders, as in workflows = ["flows"]')
     fixtures: bool = Field(default=False, description="fixtures = true or fixtures = false")
     mrtr_max_rounds: int = Field(8, ge=1, le=100, description="a whole number from 1 to 100")
     """How often one call may ask its caller for input; the SDKs of MCP stop at about as many."""
+
+    key_requests: int = Field(1000, ge=1, le=1_000_000, description="a whole number from 1 to 1000000")
+    """Requests of one key at once, in one process; a stream or a waiting poll is one. Each costs some ten kilobytes."""
+
+    key_rate: int = Field(1000, ge=1, le=1_000_000, description="a whole number from 1 to 1000000")
+    """Requests of one key that may begin in a second, in one process; a core answers about as many."""
 
 
 class Key(_Table):
@@ -564,6 +584,71 @@ class Key(_Table):
         if (self.secret is None) == (self.sha256 is None):
             raise _fault('write one of secret = { env = "NAME" }, secret = { file = "PATH" } and sha256 = "..."')
         return self
+
+
+SigningAlgorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512"]
+"""What may sign a token: public keys alone, since a secret that the host shares with others proves nothing."""
+
+
+class Issuer(_Table):
+    """An identity provider whose tokens the host takes, and what they are good for."""
+
+    issuer: Identifier = Field(description='its tokens\' `iss`, as in issuer = "https://login.example.org"')
+    audience: Text = Field(description='what `aud` holds in tokens for this host, as in audience = "openwop"')
+    tenant: Tenant | None = Field(None, description='1 to 128 of A-Z a-z 0-9 . _ -, as in tenant = "acme"')
+    tenant_claim: Text | None = Field(
+        None, description='the claim that says whose tenant a token is of, as in tenant_claim = "org"'
+    )
+    tenants: Annotated[tuple[TenantOrAll, ...], AsTuple, NotEmpty] = Field(
+        ("*",),
+        description='tenants = ["*"], or the names that tenant_claim may give: 1 to 128 of A-Z a-z 0-9 . _ - each',
+    )
+    subject_claim: Text = Field("sub", description='the claim that says who it is, as in subject_claim = "sub"')
+    scopes: Annotated[tuple[Scope, ...], AsTuple, NotEmpty] = Field(
+        ("*",), description=f'scopes = ["*"], or some of {", ".join(SCOPES)}'
+    )
+    """What a token may do is what it says in ``scope`` or ``scp``, and nothing that does not stand here."""
+
+    algorithms: Annotated[tuple[SigningAlgorithm, ...], AsTuple, NotEmpty] = Field(
+        ("RS256", "ES256"),
+        description=f'algorithms = ["ES256"], or more of {", ".join(get_args(SigningAlgorithm))}',
+    )
+    max_lifetime: int = Field(3660, ge=60, le=86_400, description="a whole number of seconds from 60 to 86400")
+    """No token is good for longer, whatever it says: nobody asks the issuer whether one was withdrawn, so that this is
+    how long one that was may still be taken. An hour, as most of them have, and a minute for clocks that differ."""
+
+    jwks_uri: Annotated[str, AfterValidator(_url)] | None = Field(
+        None, description='where its keys are, as in jwks_uri = "https://login.example.org/keys"'
+    )
+    """By default where its metadata says, ``<issuer>/.well-known/openid-configuration``."""
+
+    network: Literal["public", "private", "any"] = Field("public", description='"public", "private" or "any"')
+    """Where it must lie, as for a server."""
+
+    @model_validator(mode="after")
+    def _one_tenant(self) -> Self:
+        if (self.tenant is None) == (self.tenant_claim is None):
+            raise _fault('write one of tenant = "acme" and tenant_claim = "org"')
+        if self.tenant is not None and self.tenants != ("*",):
+            raise _fault("tenants belongs to tenant_claim: take it out, or write that in place of tenant")
+        return self
+
+    @model_validator(mode="after")
+    def _keys_come_unaltered(self) -> Self:
+        urls = (self.issuer, self.jwks_uri)
+        if not all(self.asks(url) for url in urls if url is not None):
+            raise _fault('keys that come over http can be exchanged: write https, or network = "private"')
+        return self
+
+    @property
+    def allowed_scopes(self) -> tuple[str, ...]:
+        """The scopes that a token can have, by name."""
+        return SCOPES if "*" in self.scopes else self.scopes
+
+    def asks(self, url: str) -> bool:
+        """Whether keys may come from a URL: over ``https``, or from where the policy lets nobody else be."""
+        scheme = urlsplit(url).scheme
+        return scheme == "https" or (scheme == "http" and self.network == "private")
 
 
 class Timeouts(_Table):
@@ -728,6 +813,7 @@ class Settings(_Table):
     limits: Limits = Field(Limits(), description="a table, as in [limits]")
     host: Host = Field(Host(), description="a table, as in [host]")
     keys: Annotated[tuple[Key, ...], AsTuple] = Field((), description="tables, each as in [[keys]]")
+    issuers: Annotated[tuple[Issuer, ...], AsTuple] = Field((), description="tables, each as in [[issuers]]")
     servers: dict[ServerId, Server] = Field(default={}, description="tables by server id, as in [servers.weather]")
 
     def server(self, server_id: str, tenant: str) -> Server | None:
@@ -757,7 +843,7 @@ def load(path: str | None, *, environ: Mapping[str, str], secrets: bool = True) 
     file = path if path is not None else DEFAULT_FILE
     written = _read_file(file, required=path is not None)
     data, origins = _overlay(written, environ)
-    faults = [f"{_source(where, origins, written, file)}: {_dotted(where)}: {what}" for where, what in _same_id(data)]
+    faults = [f"{_source(where, origins, written, file)}: {_dotted(where)}: {what}" for where, what in _apart(data)]
     try:
         settings = Settings.model_validate(data, context={"environ": environ} if secrets else None)
     except ValidationError as error:
@@ -785,17 +871,24 @@ def _read_file(file: str, *, required: bool) -> dict[str, Any]:
         raise SettingsError(escape(f"{file}: {_syntax(text, str(error))}")) from None
 
 
-def _same_id(data: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
-    """Keys that share an id. Looked for here and not in the model, where one bad key would hide it."""
-    seen: set[str] = set()
-    keys = data.get("keys")
-    for index, key in enumerate(keys if isinstance(keys, list) else []):
-        identity = key.get("id") if isinstance(key, dict) else None
-        if not isinstance(identity, str):
-            continue
-        if identity in seen:
-            yield ("keys", index, "id"), "another key has this id: give each its own"
-        seen.add(identity)
+def _apart(data: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
+    """Faults between tables. Looked for here and not in the models, where one bad table would hide them."""
+    for table, key, what in (
+        ("keys", "id", "another key has this id: give each its own"),
+        ("issuers", "issuer", "this issuer stands twice: keep one"),
+    ):
+        seen: set[str] = set()
+        entries = data.get(table)
+        for index, entry in enumerate(entries if isinstance(entries, list) else []):
+            identity = entry.get(key) if isinstance(entry, dict) else None
+            if not isinstance(identity, str):
+                continue
+            if identity in seen:
+                yield (table, index, key), what
+            seen.add(identity)
+    host = data.get("host", {})
+    if data.get("issuers") and isinstance(host, dict) and "url" not in host:
+        yield ("host", "url"), f"missing: where there are issuers, write {fields(Host)['url'].description}"
 
 
 # --- the environment
@@ -988,7 +1081,7 @@ def _unknown(key: str, table: type[BaseModel]) -> str:
 _POSITION = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 _DECLARED = re.compile(r"Cannot declare (\(.*\)) twice")
 _TWICE = ("Cannot overwrite", "Duplicate inline table key", "Cannot mutate immutable namespace", "Cannot redefine")
-_HEADER_LINE = re.compile(r"\s*\[\[?\s*((?:temporal|worker|storage|limits|keys|host|servers)\b[^\]]*?)\s*\]")
+_HEADER_LINE = re.compile(r"\s*\[\[?\s*((?:temporal|worker|storage|limits|keys|issuers|host|servers)\b[^\]]*?)\s*\]")
 _KEY_LINE = re.compile(r"\s*([A-Za-z0-9._-]+)\s*=\s*(\{)?")
 
 

@@ -170,9 +170,7 @@ async def embedded_temporal(
             await _keep_for(server, timedelta(days=retention_days))
             yield server
         finally:
-            await _stop(server.process)
-            if db is not None:
-                await asyncio.to_thread(_until_free, db)
+            await _release(server, db)
 
 
 async def _start_ready(
@@ -192,14 +190,20 @@ async def _start_ready(
             if await _answers(server):
                 return server
         except BaseException:
-            await _stop(server.process)
+            await _release(server, db)
             raise
-        await _stop(server.process)
+        await _release(server, db)
         if chosen or attempt == PORT_TRIES:
             break
     complaints.seek(0)
     said = complaints.read().decode(errors="replace").strip()[-MAX_COMPLAINT:]
     raise EmbeddedTemporalError(f"the embedded Temporal did not start: {escape(said) or 'it gave no reason'}")
+
+
+async def _release(server: EmbeddedTemporal, db: Path | None) -> None:
+    await _stop(server.process)
+    if db is not None:
+        await asyncio.to_thread(_until_free, db)
 
 
 def _start(

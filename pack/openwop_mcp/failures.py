@@ -31,6 +31,7 @@ __all__ = (
     "read_settled",
     "refusal",
     "settled",
+    "unsaid",
     "write",
     "written",
 )
@@ -205,6 +206,20 @@ def _bounded_error(error: RpcError, limit: int) -> bytes:
     )
 
 
+class _UnsaidError(ApplicationError):
+    """A failure whose message is recorded, and not written where Temporal's SDK logs or traces what failed."""
+
+    def __str__(self) -> str:
+        return f"{self.type}: what was said of a call with sensitive parts is in the run's history"
+
+    __repr__ = __str__
+
+
+def unsaid(error: ApplicationError) -> ApplicationError:
+    """The same failure for a call whose server may quote what must not be logged."""
+    return _UnsaidError(error.message, *error.details, type=error.type, non_retryable=True)
+
+
 def forward(failure: CallFailure, note: str = "", **facts: object) -> ApplicationError:
     """The failure of a call as that of another which waited for it. It is final: the attempts were made.
 
@@ -256,7 +271,9 @@ def read_settled(payload: temporalio.api.common.v1.Payload) -> CallFailure | Non
 
 def read(failure: temporalio.api.failure.v1.Failure) -> CallFailure:
     """Read a recorded failure: one written by :func:`write`, or one that Temporal made."""
+    taken = False
     while failure.HasField("activity_failure_info") and failure.HasField("cause"):
+        taken = failure.activity_failure_info.started_event_id > 0
         failure = failure.cause
     if failure.HasField("application_failure_info"):
         info = failure.application_failure_info
@@ -275,10 +292,20 @@ def read(failure: temporalio.api.failure.v1.Failure) -> CallFailure:
     if failure.HasField("timeout_failure_info"):
         return _timed_out(failure)
     if failure.HasField("canceled_failure_info"):
-        return CallFailure(
-            code="run_cancelled", message="cancelled", details=b"{}", happened=_final(Delivery.UNKNOWN), cancelled=True
-        )
+        return _canceled(taken=taken)
     return CallFailure(code="internal_error", message=failure.message, details=b"{}", happened=_final(Delivery.UNKNOWN))
+
+
+def _canceled(*, taken: bool) -> CallFailure:
+    """An activity that ended as cancelled without a word. What no worker has taken cannot have been sent."""
+    happened = _final(Delivery.UNKNOWN if taken else Delivery.NOT_SENT)
+    return CallFailure(
+        code="run_cancelled",
+        message="cancelled",
+        details=b"{}",
+        happened=replace(happened, repeat_safe=not taken),
+        cancelled=True,
+    )
 
 
 def _final(delivery: Delivery) -> Failure:

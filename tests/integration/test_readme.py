@@ -28,8 +28,10 @@ DOCUMENTS = [README, *(file.read_text(encoding="utf-8") for file in sorted((ROOT
 BLOCK = re.compile(r"^```(?P<language>\w+)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 NAMED = re.compile(r"[Ww]rite this\s+to `(?P<name>[^`]+)`:\n\n```\w+\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 SERVING = ("python examples/sample_server.py", "python worker.py dev")
-PORTS = ("7801", "7233")
+PORTS = ("7801", "7233", "8080")
 """The ports that the README names. Here each is replaced by a free one."""
+
+KEY = "k" * 24
 
 LIMIT = 60.0
 
@@ -67,6 +69,10 @@ async def checkout(tmp_path_factory) -> AsyncIterator[tuple[Path, dict[str, str]
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         # The default address, which the README has no need to name.
         "OPENWOP_MCP__TEMPORAL__ADDRESS": f"127.0.0.1:{ports['7233']}",
+        "OPENWOP_MCP__HOST__BIND": f"127.0.0.1:{ports['8080']}",
+        # What `dev` would otherwise make and print.
+        "KEY": KEY,
+        "OPENWOP_MCP__KEYS": '[{"id":"dev","secret":{"env":"KEY"},"tenant":"default","subject":"dev","scopes":["*"]}]',
     }
     served = [replaced(command, ports) for command in commands() if command.startswith(SERVING)]
     processes = []
@@ -109,14 +115,16 @@ async def shell(script: str, folder: Path, env: dict[str, str]) -> str:
 
 
 async def test_the_commands_do_what_the_readme_says(checkout):
-    folder, env, _ = checkout
+    folder, env, ports = checkout
     run = [line for line in commands() if not line.startswith((*SERVING, "make ", "source "))]
-    shown = await shell("\n".join(run), folder, env)
+    shown = await shell(replaced("\n".join(run), ports), folder, env)
     assert "sample is reachable" in shown
     assert "get_forecast" in shown
     assert shown.count("sample tools/call get_forecast, MCP 2026-07-28") == 3
     assert "run.completed" in shown
     assert "1 result is byte for byte what arrived" in shown
+    assert '"eventsUrl":"/runs/default~2F' in shown
+    assert '"workflowId":"forecast"' in shown
     # The workflow in Python printed the forecast, and not its failure.
     assert "no forecast" not in shown
     assert (folder / "run.json").exists()

@@ -17,11 +17,13 @@ from temporalio.common import RawValue
 
 from openwop_mcp import jsontext
 from openwop_mcp.effects.shared import effect_workflow_id
+from openwop_mcp.runs.pauses import Pause
 from tests.support.author_flows import Author, Call, InParts, Left, Told
 from tests.support.doubts import ACCEPT, BUSY, Scene, asked_of_run, done, resolve, scene
 from tests.support.fake_server import Reply, result_reply
 from tests.support.graphs import edge, workflow
 from tests.support.pack import activity_results, error_of, log_of, scheduled, types
+from tests.support.pauses import pause, resume
 from workflows.replay import replay
 
 TOOLS = {"*": {"safety_tier": "write"}, "read*": {"safety_tier": "read"}, "asked*": {"on_doubt": "ask"}}
@@ -294,6 +296,23 @@ async def test_leave_to_send_again_that_was_not_used_before_the_reset_is_used_on
         assert log[-1].type == "run.completed"
         assert activity_results(found)[0].data == b'{"content":[], "n":3.0}'
         assert len(at.acting.asked) == 3
+
+
+async def test_a_pause_and_a_resume_that_came_after_the_point_of_a_reset_are_given_anew(client):
+    async with scene(client, TOOLS) as at:
+        run = await at.pack.start(at.flow("read-slow"))
+        await at.acting.until_asked(1)
+        await pause(run, Pause(reason="lunch"))
+        await resume(run)
+        at.acting.let_go.set()
+        await at.pack.end(run)
+        again = await reset(client, run)
+        log, found = await run_of(again)
+        assert types(log)[-1] == "run.completed"
+        assert [kind for kind in types(log) if kind in {"run.paused", "run.resumed"}] == ["run.paused", "run.resumed"]
+        assert any(event.HasField("workflow_execution_update_admitted_event_attributes") for event in found[0].events)
+        for verdict in await replay(found, []):
+            assert verdict.sound, verdict.prose()
 
 
 async def test_a_doubt_before_the_reset_is_asked_about_after_it_and_can_be_taken_as_done(client):

@@ -13,6 +13,7 @@ import zipfile
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,13 +54,13 @@ class Project:
             stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
 
-    async def run(self, program: str, *arguments: str) -> dict[str, str]:
+    async def run(self, program: str, *arguments: str) -> dict[str, Any]:
         """Run a program of the project; the JSON that it prints."""
         process = await self.start(program, *arguments)
         async with asyncio.timeout(LIMIT):
             out, err = await process.communicate()
         assert process.returncode == 0, err.decode()
-        printed: dict[str, str] = json.loads(out)
+        printed: dict[str, Any] = json.loads(out)
         return printed
 
 
@@ -94,10 +95,11 @@ def test_the_wheel_holds_the_library_its_licence_and_nothing_else(wheel):
     assert f"{info}/licenses/LICENSE" in names
     sources = {
         f"openwop_mcp/{file.relative_to(folder.parent) if folder.name != 'openwop_mcp' else file.relative_to(folder)}"
-        for folder in (ROOT / "pack/openwop_mcp", ROOT / "activities", ROOT / "workflows")
+        for folder in (ROOT / "pack/openwop_mcp", ROOT / "activities", ROOT / "workflows", ROOT / "host")
         for file in folder.rglob("*")
         if file.is_file() and "__pycache__" not in file.parts
     }
+    sources |= {f"openwop_mcp/host/fixtures/{file.name}" for file in (ROOT / "examples/fixtures").iterdir()}
     assert {name for name in names if name.startswith("openwop_mcp/")} == sources
 
 
@@ -119,3 +121,11 @@ async def test_an_authors_plain_worker_calls_through_a_worker_of_the_pack(projec
 
 async def test_the_plugin_embeds_the_pack_in_an_authors_worker(project, temporal, settings):
     assert (await project.run("embedded_worker.py", temporal.address, settings))["result"] == "DONE"
+
+
+async def test_the_host_is_in_the_wheel_with_its_fixtures_beside_the_packs_own_workflows(project):
+    printed = await project.run("pack_host.py")
+    assert Path(printed["host"]).is_relative_to(project.installed / "openwop_mcp")
+    assert Path(printed["workflows"]).is_relative_to(project.installed / "openwop_mcp")
+    assert printed["fixtures"] == sorted(file.stem for file in (ROOT / "examples/fixtures").glob("*.json"))
+    assert "/runs/{runId}/events" in printed["paths"]

@@ -26,6 +26,7 @@ from openwop_mcp import embedded
 from openwop_mcp.effects.identity import by_key
 from openwop_mcp.effects.shared import effect_workflow_id
 from openwop_mcp.embedded import embedded_temporal
+from openwop_mcp.runs.pauses import Pause
 from tests.support import exact
 from tests.support.doubts import ACCEPT, asked_of_run, resolve
 from tests.support.fake_server import FakeServer, Reply, Request, error_reply, modern, result_reply
@@ -33,6 +34,7 @@ from tests.support.graphs import edge, node, workflow
 from tests.support.legacy_server import LegacyServer
 from tests.support.mcp_client import replies
 from tests.support.pack import Pack, chain, log_of, pack_worker, settings_for, toml_for
+from tests.support.pauses import pause, resume, until_ended
 from workflows.replay import export
 
 __all__ = ("HISTORIES", "LOGS")
@@ -53,11 +55,16 @@ class Server:
     def __init__(self) -> None:
         self.busy = [Reply(status=429, headers=[("Retry-After", "0")]), Reply(status=503)]
         self.doubtful = [Reply(status=503)]
+        self.slow = {"read-slow", "write-slow"}
         self.stalled = asyncio.Event()
         self.waiting = asyncio.Semaphore(0)
 
     async def answer(self, request: Request) -> Reply:
-        match request.json["params"]["name"]:
+        name = request.json["params"]["name"]
+        if name in self.slow:
+            self.slow.remove(name)
+            return await self.stall(request)
+        match name:
             case "read-busy" if self.busy:
                 return self.busy.pop()
             case "asked" if self.doubtful:
@@ -65,12 +72,15 @@ class Server:
             case "bad":
                 return error_reply(request, -32000, "no", data={"city": "é"})
             case "read-stalls" | "write-stalls":
-                self.waiting.release()
-                streamed = result_reply(request, exact.RESULT, "sse")
-                assert streamed.chunks is not None
-                return Reply(headers=streamed.headers, chunks=[self.stalled, *streamed.chunks])
+                return await self.stall(request)
             case _:
                 return result_reply(request, exact.RESULT)
+
+    async def stall(self, request: Request) -> Reply:
+        self.waiting.release()
+        streamed = result_reply(request, exact.RESULT, "sse")
+        assert streamed.chunks is not None
+        return Reply(headers=streamed.headers, chunks=[self.stalled, *streamed.chunks])
 
     async def until_waiting(self, count: int) -> None:
         for _ in range(count):
@@ -181,6 +191,30 @@ def write(name: str, found: Sequence[WorkflowHistory], *, log: bool = True) -> N
         (LOGS / f"{name}.events.json").write_text("[\n" + ",\n".join(events) + "\n]\n", encoding="utf-8")
 
 
+async def record_pauses(pack: Pack, served: Server) -> None:
+    delay = node("wait", "core.delay", config={"delayMs": 2_000})
+    nodes = [call("read", "read-slow"), call("write", "write-slow"), delay, call("after")]
+    handle = await pack.start(workflow(nodes, [edge("read", "after")]), run_id="acme/paused")
+    await served.until_waiting(2)
+    await pause(handle, Pause("immediate", "lunch"))
+    await until_ended(handle, 2)
+    await resume(handle)
+    await pause(handle)
+    await until_ended(handle, 3)
+    await resume(handle, "é")
+    _, found = await pack.end(handle)
+    write("paused", found)
+
+    limits = b'{ "version": 1, "run": {"runTimeoutMs": 300} }'
+    handle = await pack.start(
+        workflow([call("a"), node("wait", "core.delay", config={"delayMs": 60_000})]),
+        run_id="acme/timed-out",
+        configurable=limits,
+    )
+    _, found = await pack.end(handle)
+    write("timed-out", found)
+
+
 async def record(client: Client, address: str, folder: Path) -> None:
     served = Server()
     handler = modern(
@@ -220,6 +254,8 @@ async def record(client: Client, address: str, folder: Path) -> None:
             await resolve(handle, identity, ACCEPT)
             _, found = await pack.end(handle)
             write("asked", found)
+
+            await record_pauses(pack, served)
 
             _, found = await pack.run(workflow([call("a", idempotencyKey=KEY)]), run_id="acme/keyed")
             write("keyed", found)

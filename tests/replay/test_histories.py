@@ -59,6 +59,8 @@ def test_every_graph_has_its_log_and_no_log_is_left_over() -> None:
         ("continued", ["node.completed aside", "run.completed"]),
         ("negotiated", ["negotiation.decided fake-0", "negotiation.decided older-2", "node.failed bad", "run.failed"]),
         ("asked", ["node.suspended a", "interrupt.resolved a", "node.completed a", "run.completed"]),
+        ("paused", ["run.paused", "run.resumed", "node.failed write", "node.completed after", "run.failed"]),
+        ("timed-out", ["cap.breached", "node.completed a", "node.cancelled wait", "run.failed"]),
         ("keyed", ["node.completed a", "run.completed"]),
         ("killed", ["node.retried read-stalls", "node.failed write-stalls", "node.completed after", "run.failed"]),
     ],

@@ -23,6 +23,9 @@ WORKER = str(ROOT / "worker.py")
 LIMIT = 60.0
 """Seconds for a command; the longest waits ten for a worker that does not come."""
 
+UNREAD = 2**26
+"""Bytes of a process's log that nobody has read: more than any test makes it write."""
+
 
 @dataclass(frozen=True)
 class Done:
@@ -44,7 +47,9 @@ class Done:
 
 
 def _environment(env: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith("OPENWOP_MCP__")} | dict(env)
+    own = {name: value for name, value in os.environ.items() if not name.startswith("OPENWOP_MCP__")}
+    # Several hosts of this machine must not want one port.
+    return own | {"OPENWOP_MCP__HOST__BIND": "127.0.0.1:0"} | dict(env)
 
 
 async def python(*arguments: str, cwd: Path | None = None, **env: str) -> Done:
@@ -123,6 +128,8 @@ async def serving(*arguments: str, ready: bool = True, **env: str) -> AsyncItera
         *arguments,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
+        # What it logs is taken as it comes: a pipe that is full would hold it.
+        limit=UNREAD,
         env=_environment(env),
     )
     assert process.stdout is not None

@@ -22,7 +22,7 @@ _RunMachine = machines.RunMachine
 
 Told = tuple[int, str, str | None, bytes]
 
-_TIMES = re.compile(rb',?"durationMs":[0-9]+|,"at":"[0-9TZ:.-]+"')
+_TIMES = re.compile(rb',?"(durationMs|observed)":[0-9]+|,"at":"[0-9TZ:.-]+"')
 
 
 class LiveLog:

@@ -21,6 +21,7 @@ from openwop_mcp.config import Limits, Settings
 from openwop_mcp.nodes import REGISTRY
 from openwop_mcp.runs.definition import parse
 from openwop_mcp.runs.events import RunEvent
+from openwop_mcp.runs.limits import limited
 from openwop_mcp.runs.projection import Projector
 from openwop_mcp.runs.start import Options, Owner, RunStart
 from workflows.client import histories, mint_run_id, start_run
@@ -111,16 +112,19 @@ class Pack:
         tenant: str = "acme",
         run_id: str | None = None,
         heartbeat_timeout: float = HEARTBEAT,
+        configurable: bytes | None = None,
     ) -> WorkflowHandle[Any, Any]:
-        """Start a run of a definition."""
+        """Start a run of a definition; with a `configurable` it has limits."""
         text = definition if isinstance(definition, bytes) else json.dumps(definition).encode()
         parsed = parse(text, source="test", node_types=REGISTRY)
+        options = _options(self.client, heartbeat_timeout)
         subject = {"issuer": "urn:test", "subjectId": "dev", "tenant": tenant, "lane": "api-key", "kind": "user"}
         start = RunStart(
             run_id=run_id or mint_run_id(tenant),
             definition=text,
             owner=Owner(tenant, subject),
-            options=_options(self.client, heartbeat_timeout),
+            options=options if configurable is None else limited(options, parsed, configurable),
+            configurable=configurable,
         )
         return await start_run(self.client, start, parsed, inputs, task_queue=self.task_queue)
 

@@ -32,15 +32,19 @@ from openwop_mcp.runs.machine import (
     NodeFailed,
     NodeSucceeded,
     NoteWaiting,
+    PauseRequested,
+    ResumeRequested,
     RunMachine,
     ScheduleNode,
     StartTimer,
     TimerFired,
+    Turn,
 )
+from openwop_mcp.runs.pauses import PAUSE, RESUME, DrainPolicy, Pause, Resume
 from openwop_mcp.runs.start import RunStart
 
 AT_ONCE = 2
-"""The SDK's flag of a workflow task that applied answers and all else at once."""
+"""The SDK's flag of a workflow task that applied updates and all else at once."""
 
 BEGINNING = 1_790_000_000_000
 """Milliseconds since 1970 at which every modelled run begins."""
@@ -63,16 +67,24 @@ def event(event_id: int, name: str, at: int, **attributes: Any) -> history.Histo
     return made
 
 
-def _canceled() -> Failure:
+def _canceled(taken_by: int = 0) -> Failure:
     failure = Failure()
-    failure.canceled_failure_info.SetInParent()
+    failure.activity_failure_info.started_event_id = taken_by
+    failure.cause.canceled_failure_info.SetInParent()
     return failure
 
 
 class TemporalModel:
     """One run: the live machine, what is under way, and the histories, one for each Temporal run."""
 
-    def __init__(self, start: RunStart, inputs: bytes = b"{}", *, shuffle: Callable[[list[Fact]], list[Fact]] = list):
+    def __init__(
+        self,
+        start: RunStart,
+        inputs: bytes = b"{}",
+        *,
+        shuffle: Callable[[list[Fact]], list[Fact]] = list,
+        before: Callable[[TemporalModel], None] = lambda _: None,
+    ):
         self.inputs = inputs
         self.shuffle = shuffle
         self.log: list[tuple[int, str, str | None, bytes, int]] = []
@@ -81,9 +93,11 @@ class TemporalModel:
         self.commands: list[Command] = []
         self.now = BEGINNING
         self.over = False
+        self.turns = 0
         self.early: Callable[[Mapping[str, str]], Mapping[str, bytes]] = lambda _: {}
         self._queue: list[Fact] = []
-        self._answers: list[tuple[Resolution, list[InterruptResolved]]] = []
+        self.before = before
+        self._updates: list[tuple[str, bytes, Sequence[InterruptResolved | Turn]]] = []
         self._begun_by: dict[int, int] = {}
         self._carried: Carried | None = None
         self._open(start)
@@ -105,8 +119,9 @@ class TemporalModel:
         )
         for node_id, value in self.early(self.questions).items():
             self.answer(node_id, value)
-        begin, answers = self._at(), [fact for _, facts in self._answers for fact in facts]
-        self._task(lambda machine: machine.begin(begin) + (machine.apply(answers) if answers else []))
+        self.before(self)
+        begin, updates = self._at(), self._pending
+        self._task(lambda machine: machine.begin(begin) + (machine.apply(updates) if updates else []))
 
     def _append(self, name: str, **attributes: Any) -> int:
         events = self.histories[-1]
@@ -129,11 +144,13 @@ class TemporalModel:
         self._append("activity_task_failed", scheduled_event_id=self._begun_by[ordinal], failure=failure)
         self._queue.append(NodeFailed(ordinal, failures.read(failure), self._at()))
 
-    def cancelled(self, ordinal: int) -> None:
-        """The activity ends as cancelled."""
+    def cancelled(self, ordinal: int, *, taken: bool = False) -> None:
+        """The activity ends as cancelled, before a worker has taken it or after that."""
         del self.under_way[ordinal]
-        self._append("activity_task_canceled", scheduled_event_id=self._begun_by[ordinal])
-        self._queue.append(NodeFailed(ordinal, failures.read(_canceled()), self._at()))
+        begun = self._begun_by[ordinal]
+        taken_by = begun + 1 if taken else 0
+        self._append("activity_task_canceled", scheduled_event_id=begun, started_event_id=taken_by)
+        self._queue.append(NodeFailed(ordinal, failures.read(_canceled(taken_by)), self._at()))
 
     def fire(self, ordinal: int) -> None:
         del self.under_way[ordinal]
@@ -152,7 +169,29 @@ class TemporalModel:
         for ordinal in ordinals:
             self.machine.check_answer(ordinal, value)
         facts = [InterruptResolved(ordinal, value, resolution.resolved_by, self._at()) for ordinal in ordinals]
-        self._answers.append((resolution, facts))
+        self._updates.append((RESOLVE, resolution.encode(), facts))
+
+    def pause(self, policy: DrainPolicy = "drain-current-node", reason: str | None = None) -> None:
+        """Someone pauses the run."""
+        assert self.standing == "running"
+        self.turns += 1
+        asked = Pause(policy, reason)
+        self._updates.append((PAUSE, asked.encode(), [PauseRequested(len(self._pending), asked, self._at())]))
+
+    def resume(self, reason: str | None = None) -> None:
+        """Someone resumes the run."""
+        assert self.standing == "paused"
+        asked = Resume(reason)
+        self._updates.append((RESUME, asked.encode(), [ResumeRequested(len(self._pending), asked, self._at())]))
+
+    @property
+    def standing(self) -> str:
+        """Where the run stands for who wants to pause or resume it."""
+        return self.machine.standing(self._pending)
+
+    @property
+    def _pending(self) -> list[Fact]:
+        return [fact for _, _, facts in self._updates for fact in facts]
 
     # --- workflow tasks ---
 
@@ -161,14 +200,14 @@ class TemporalModel:
 
         Args:
             suggest: Whether Temporal suggests a continue-as-new.
-            at_once: Whether the SDK applies answers together with all else, and not before it.
+            at_once: Whether the SDK applies updates together with all else, and not before it.
         """
-        if self.over or not (self._queue or self._answers):
+        if self.over or not (self._queue or self._updates):
             return
         facts, self._queue = self._queue, []
-        answers: list[Fact] = [fact for _, resolved in self._answers for fact in resolved]
+        updates = self._pending
         drain = [DrainRequested(self._at())] if suggest else []
-        together = [answers + facts] if at_once else [answers, facts]
+        together = [updates + facts] if at_once else [updates, facts]
         batches = [self.shuffle([*batch, *drain]) for batch in together if batch]
         self._task(
             lambda machine: [command for batch in batches for command in machine.apply(batch)],
@@ -184,11 +223,11 @@ class TemporalModel:
         assert run(self.quiet) == self.commands
         flags = WorkflowTaskCompletedMetadata(lang_used_flags=[AT_ONCE] if at_once else [])
         completed = self._append("workflow_task_completed", started_event_id=started, sdk_metadata=flags)
-        answers, self._answers = self._answers, []
-        for resolution, _ in answers:
+        updates, self._updates = self._updates, []
+        for name, given, _ in updates:
             request = Request()
-            request.input.name = RESOLVE
-            request.input.args.payloads.append(failures.json_payload(resolution.encode()))
+            request.input.name = name
+            request.input.args.payloads.append(failures.json_payload(given))
             self._append("workflow_execution_update_accepted", accepted_request=request)
             self._append("workflow_execution_update_completed")
         gone = {command.ordinal for command in self.commands if isinstance(command, CancelNode)}

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from openwop_mcp.config import EffectivePolicy, SettingsError, load
+from openwop_mcp.config import SCOPES, EffectivePolicy, SettingsError, load
 from openwop_mcp.effects.decide import RetryPolicy
 from openwop_mcp.protocol.keys import KeyArgument
 
@@ -510,6 +510,65 @@ KEY = "[[keys]]\nid = 'a'\ntenant = 't'\nsubject = 's'\nscopes = ['*']\n"
     ],
 )
 def test_a_fault_of_a_key_names_its_place(faults, text, line):
+    (fault,) = faults(text)
+    assert fault.startswith(f"s.toml: {line}")
+
+
+URL = "[host]\nurl = 'https://h.example'\n"
+ISSUER = "[[issuers]]\nissuer = 'https://login.example.org'\naudience = 'a'\n"
+
+
+def test_an_issuer_is_read(settings):
+    read = settings(URL + ISSUER + "tenant = 'acme'")
+    assert read.host.url == "https://h.example"
+    (issuer,) = read.issuers
+    assert (issuer.issuer, issuer.audience, issuer.tenant) == ("https://login.example.org", "a", "acme")
+    assert (issuer.algorithms, issuer.subject_claim, issuer.max_lifetime) == (("RS256", "ES256"), "sub", 3660)
+    assert issuer.allowed_scopes == SCOPES
+    assert issuer.model_copy(update={"scopes": ("runs:read",)}).allowed_scopes == ("runs:read",)
+
+
+@pytest.mark.parametrize(
+    ("network", "url", "may"),
+    [
+        ("public", "https://h/keys", True),
+        ("public", "http://h/keys", False),
+        ("any", "http://h/keys", False),
+        ("private", "http://h/keys", True),
+        ("private", "ftp://h/keys", False),
+        ("private", "", False),
+    ],
+)
+def test_keys_of_an_issuer_come_over_https_or_from_the_operators_own_network(settings, network, url, may):
+    (issuer,) = settings(URL + ISSUER + f"tenant = 'acme'\nnetwork = '{network}'").issuers
+    assert issuer.asks(url) is may
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (ISSUER + "tenant = 'acme'", "host.url: missing: where there are issuers, write the address that clients know"),
+        (URL + ISSUER, 'issuers.0: write one of tenant = "acme" and tenant_claim = "org"'),
+        (URL + ISSUER + "tenant = 'a'\ntenant_claim = 'b'", "issuers.0: write one of tenant"),
+        (URL + ISSUER + "tenant = 'a'\ntenants = ['a']", "issuers.0: tenants belongs to tenant_claim: take it out"),
+        (URL + 2 * (ISSUER + "tenant = 'a'\n"), "issuers.1.issuer: this issuer stands twice: keep one"),
+        (URL + ISSUER.replace("https", "http") + "tenant = 'a'", "issuers.0: keys that come over http can be exchange"),
+        (URL + ISSUER + "tenant = 'a'\njwks_uri = 'http://h/k'", "issuers.0: keys that come over http can be exchang"),
+        (URL + ISSUER.replace(".org", ".org?a=b") + "tenant = 'a'", "issuers.0.issuer: a URL with a query identifies"),
+        (
+            URL + ISSUER.replace("https://", "") + "tenant = 'a'",
+            "issuers.0.issuer: not a value for this key: write its",
+        ),
+        (URL + ISSUER + "tenant = 'a~b'", "issuers.0.tenant: not a value for this key: write 1 to 128 of A-Z"),
+        (URL + ISSUER + "tenant = 'a'\nalgorithms = ['none']", "issuers.0.algorithms.0: not a value for this key: wri"),
+        (URL + ISSUER + "tenant = 'a'\nalgorithms = ['HS256']", "issuers.0.algorithms.0: not a value for this key: wr"),
+        (URL + ISSUER + "tenant = 'a'\nalgorithms = []", "issuers.0.algorithms: not a value for this key: write algo"),
+        (URL + ISSUER + "tenant = 'a'\nmax_lifetime = 30", "issuers.0.max_lifetime: not a value for this key: write a"),
+        (URL + ISSUER + "tenant = 'a'\nscopes = ['all']", "issuers.0.scopes.0: not a value for this key: write scopes"),
+        (URL.replace(".example", ".example/?a") + ISSUER + "tenant = 'a'", "host.url: a URL with a query identifies"),
+    ],
+)
+def test_a_fault_of_an_issuer_names_its_place(faults, text, line):
     (fault,) = faults(text)
     assert fault.startswith(f"s.toml: {line}")
 

@@ -5,11 +5,13 @@ from openwop_mcp.client._clients import Clients, log_in
 from openwop_mcp.client._conversation import CallOptions, Exchange, OnInput
 from openwop_mcp.client._health import health, probe
 from openwop_mcp.client._notices import Notice, Progress
+from openwop_mcp.client._pool import HttpPool
 
 __all__ = (
     "CallOptions",
     "Clients",
     "Exchange",
+    "HttpPool",
     "McpClient",
     "Notice",
     "OnInput",

@@ -11,13 +11,19 @@ from typing import Any, Literal
 from openwop_mcp import jsontext
 from openwop_mcp.errors import InvalidRequestError
 
-__all__ = ("Answer", "Question", "Verdict", "interrupt_id", "question", "read_answer", "read_verdict")
+__all__ = ("MEANINGS", "Answer", "Question", "Verdict", "interrupt_id", "question", "read_answer", "read_verdict")
 
 Verdict = Literal["resend", "done", "fail"]
 """What becomes of the effect: it is sent again, it happened and has a result, or the call fails."""
 
 VERDICTS: Mapping[str, Verdict] = {"accept": "resend", "edit-accept": "done", "reject": "fail"}
 """Verdict by the action of an approval (OpenWOP v2, interrupts)."""
+
+MEANINGS = (
+    "'accept' sends it again, 'edit-accept' takes it as done with the result in editedArtifactData, 'reject' fails the"
+    " call."
+)
+"""What each answer to a question means, for people: the end of its description."""
 
 MAX_SHOWN = 8_192
 """Bytes of arguments that a question shows: more is not read, and what shows it in Temporal is to be small."""
@@ -85,10 +91,7 @@ def question(details: bytes, message: str, *, key: str | None = None, arguments:
         "artifactId": effect_id,
         "artifactType": "openwop-mcp.effect",
         "title": f"in doubt: {about}"[:MAX_TITLE],
-        "description": (
-            f"{message}. 'accept' sends it again, 'edit-accept' takes it as done with the result in"
-            " editedArtifactData, 'reject' fails the call."
-        ),
+        "description": f"{message}. {MEANINGS}",
         "actions": list(VERDICTS),
     }
     schema = {

@@ -47,6 +47,7 @@ class NodeCall:
         origin: The Temporal run that asks, as it was named before any reset.
         reset: Whether a part of the run's chain before this one was reset.
         answer: JSON text of what a person decided about the node's effect, which was in doubt.
+        sensitive: Whether the run's log masks what the node takes or gives.
     """
 
     node_id: str
@@ -57,6 +58,7 @@ class NodeCall:
     origin: str | None = None
     reset: bool = False
     answer: bytes | None = None
+    sensitive: bool = False
 
     def encode(self) -> bytes:
         """JSON text, the configuration in it byte for byte."""
@@ -70,6 +72,7 @@ class NodeCall:
                 *([] if self.origin is None else [("origin", jsontext.encode(self.origin))]),
                 *([("reset", b"true")] if self.reset else []),
                 *([] if self.answer is None else [("answer", self.answer)]),
+                *([("sensitive", b"true")] if self.sensitive else []),
             ]
         )
 
@@ -86,6 +89,7 @@ class NodeCall:
             origin=jsontext.decode(members["origin"]) if "origin" in members else None,
             reset="reset" in members,
             answer=members.get("answer"),
+            sensitive="sensitive" in members,
         )
 
     def request(self, node_type: NodeType, inputs: bytes) -> tuple[CallRequest, bytes | None]:
@@ -117,6 +121,7 @@ class NodeCall:
             origin=self.origin,
             reset=self.reset,
             answer=None if self.answer is None else read_verdict(self.answer),
+            sensitive=self.sensitive,
         )
         return request, self._completion(inputs) if method == "complete" else jsontext.member(inputs, "arguments")
 

@@ -47,6 +47,11 @@ class NodeType:
     either: tuple[str, ...] = ()
     changes: bool = False
 
+    @property
+    def output_names(self) -> list[str]:
+        """The names of its outputs."""
+        return [field.alias or name for name, field in self.outputs.model_fields.items()]
+
 
 _TYPES = (
     NodeType("core.noop", "Do nothing", "control", "pure", models.Empty, models.Empty, models.Empty, "pure"),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from openwop_mcp.failures import CallFailure
+from openwop_mcp.runs.pauses import Pause, Resume
 
 __all__ = (
     "CancelNode",
@@ -16,15 +17,19 @@ __all__ = (
     "CompleteRun",
     "ContinueAsNew",
     "DrainRequested",
+    "End",
     "Fact",
     "FailRun",
     "InterruptResolved",
     "NodeFailed",
     "NodeSucceeded",
     "NoteWaiting",
+    "PauseRequested",
+    "ResumeRequested",
     "ScheduleNode",
     "StartTimer",
     "TimerFired",
+    "Turn",
 )
 
 
@@ -40,6 +45,7 @@ class ScheduleNode:
         config: The node's config as the definition has it.
         inputs: The node's inputs as one JSON object.
         answer: JSON text of what a person decided about the node's effect, which was in doubt.
+        sensitive: Whether something that it takes or gives is masked in the log.
     """
 
     ordinal: int
@@ -49,6 +55,7 @@ class ScheduleNode:
     config: bytes
     inputs: bytes
     answer: bytes | None = None
+    sensitive: bool = False
 
     @property
     def activity_id(self) -> str:
@@ -62,7 +69,7 @@ class StartTimer:
 
     ordinal: int
     seconds: float
-    purpose: Literal["delay", "retry", "cancel-grace"]
+    purpose: Literal["delay", "retry", "cancel-grace", "run-timeout"]
     node_id: str | None
 
 
@@ -75,13 +82,14 @@ class CancelNode:
 
 @dataclass(frozen=True, slots=True)
 class NoteWaiting:
-    """Note in Temporal with how many questions the run waits.
+    """Note in Temporal with how many questions the run waits, and whether it is paused where that has changed.
 
     A task that asked and left nothing in history would be no task of its own to an SDK that replays it: it would be
     taken together with the next one, whose answers then came before their questions.
     """
 
     questions: int
+    paused: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,10 +180,35 @@ class CancelRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class PauseRequested:
+    """Someone asked for the run to be paused.
+
+    Attributes:
+        turn: Its place among the pauses and resumes that one workflow task brought.
+        pause: What was asked for.
+    """
+
+    turn: int
+    pause: Pause
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeRequested:
+    """Someone asked for the paused run to go on; ``turn`` as for a pause."""
+
+    turn: int
+    resume: Resume
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
 class DrainRequested:
     """Temporal suggests a continue-as-new. Comes with other facts, never alone."""
 
     at: float
 
 
-Fact = NodeSucceeded | NodeFailed | TimerFired | InterruptResolved | CancelRequested | DrainRequested
+End = NodeSucceeded | NodeFailed | TimerFired | InterruptResolved
+Turn = PauseRequested | ResumeRequested
+Fact = End | Turn | CancelRequested | DrainRequested

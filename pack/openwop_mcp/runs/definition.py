@@ -61,6 +61,9 @@ MAX_PATTERN = 256
 ARGUMENTS = "arguments"
 """Input that may be composed: a port of the name ``arguments.city`` gives its member ``city``."""
 
+MASKING = "mask"
+"""How sensitive values are hidden (OpenWOP, privacy classification): a text stands in their place."""
+
 CONDITION_TYPES = ("equals", "notEquals", "contains", "regex", "truthy", "falsy")
 
 NO_EXPRESSIONS = "expressions are not supported: write a static value, a variable or a connection"
@@ -72,11 +75,14 @@ class DefinitionError(ValueError):
 
     Attributes:
         faults: One line for each fault: source, path and what to write.
+        unknown_types: The node types that it needs and that are not there. Each is one of the faults; where they are
+            all of them, the definition may be one for a host that has more.
     """
 
-    def __init__(self, faults: Sequence[str]) -> None:
+    def __init__(self, faults: Sequence[str], unknown_types: Sequence[str] = ()) -> None:
         super().__init__("\n".join(faults))
         self.faults = tuple(faults)
+        self.unknown_types = tuple(unknown_types)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,13 +131,17 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node: its type, its config as written, where its inputs and the members of its arguments come from."""
+    """One node: its type, its config as written, where its inputs and the members of its arguments come from.
+
+    ``sensitivity`` is what its author says of its outputs by name: whether a log masks them.
+    """
 
     id: str
     name: str
     type: NodeType
     config: bytes
     inputs: tuple[tuple[str, Port], ...]
+    sensitivity: tuple[tuple[str, bool], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,12 +157,13 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """One declared variable; ``default`` as it was spelled."""
+    """One declared variable; ``default`` as it was spelled. A log masks the value of one that is ``sensitive``."""
 
     name: str
     type: VariableType
     required: bool
     default: bytes | None
+    sensitive: bool = False
 
     def admits(self, value: bytes) -> bool:
         """Tell whether a value is of the variable's type."""
@@ -185,6 +196,21 @@ class Definition:
     variables: tuple[Variable, ...]
     timeout_ms: int | None
     max_retries: int | None
+
+    def misfits(self, given: Mapping[str, bytes]) -> list[tuple[str, str]]:
+        """What keeps a run from being made with these inputs: for each such input its name and what to write.
+
+        Inputs that no variable declares are fine.
+        """
+        faults: list[tuple[str, str]] = []
+        for variable in self.variables:
+            value = given.get(variable.name, variable.default)
+            if value is None:
+                if variable.required:
+                    faults.append((variable.name, "write it: the workflow requires it"))
+            elif not variable.admits(value):
+                faults.append((variable.name, f"write a JSON value of type {variable.type}"))
+        return faults
 
 
 def argument(name: str) -> str | None:
@@ -220,7 +246,7 @@ def parse(data: bytes, *, source: str, node_types: Mapping[str, NodeType]) -> De
     reader = _Reader(shape, dict(jsontext.members(data)), node_types)
     definition = reader.read(data)
     if reader.faults:
-        raise DefinitionError([f"{source}: {fault}" for fault in reader.faults])
+        raise DefinitionError([f"{source}: {fault}" for fault in reader.faults], reader.unknown_types)
     return definition
 
 
@@ -239,6 +265,7 @@ class _Reader:
         self._above: dict[str, int] = {}
         self._bits = {node_id: 1 << index for index, node_id in enumerate(self._types)}
         self.faults: list[str] = []
+        self.unknown_types: list[str] = []
 
     def read(self, raw: bytes) -> Definition:
         shape = self._shape
@@ -258,6 +285,7 @@ class _Reader:
             self._edge(f"edges[{index}]", edge, text)
             for index, (edge, text) in enumerate(self._texts("edges", shape.edges))
         ]
+        self._check_masking()
         return Definition(
             raw=raw,
             id=shape.id,
@@ -325,7 +353,7 @@ class _Reader:
     # --- variables, nodes, edges ---
 
     def _variable(self, path: str, shape: VariableShape, text: Mapping[str, bytes]) -> Variable:
-        variable = Variable(shape.name, shape.type, shape.required, text.get("defaultValue"))
+        variable = Variable(shape.name, shape.type, shape.required, text.get("defaultValue"), shape.sensitive)
         if variable.default is not None and not variable.admits(variable.default):
             self._fault(f"{path}.defaultValue", f"write a JSON value of type {variable.type}")
         return variable
@@ -335,6 +363,7 @@ class _Reader:
         if node_type is None:
             known = ", ".join(self._node_types)
             self._fault(f"{path}.typeId", f"there is no node type '{shape.type_id}': write one of {known}")
+            self.unknown_types.append(shape.type_id)
             return None
         self._fits(node_type.config, shape.config, f"{path}.config")
         written = jsontext.members(text["inputs"])
@@ -348,7 +377,9 @@ class _Reader:
         ]
         inputs = tuple((name, port) for name, port in ports if port is not None)
         self._check_inputs(path, node_type, shape, inputs)
-        return Node(shape.id, shape.name, node_type, text["config"], inputs)
+        for name in shape.output_sensitivity:
+            self._check_output(shape.id, name, f"{path}.outputSensitivity.{name}")
+        return Node(shape.id, shape.name, node_type, text["config"], inputs, tuple(shape.output_sensitivity.items()))
 
     def _check_inputs(
         self, path: str, node_type: NodeType, shape: NodeShape, inputs: Sequence[tuple[str, Port]]
@@ -371,6 +402,15 @@ class _Reader:
                 self._fault(f"{path}.config.{name}", f"write it here or as an input: {node_type.type_id} needs it")
         literals = {name: jsontext.decode(port.value) for name, port in inputs if isinstance(port, Static)}
         self._fits(node_type.inputs, literals, f"{path}.inputs", partial=True)
+
+    def _check_masking(self) -> None:
+        """Refuse another way to hide what is sensitive than the one there is."""
+        sensitive = any(variable.sensitive for variable in self._shape.variables) or any(
+            masked for node in self._shape.nodes for masked in node.output_sensitivity.values()
+        )
+        told = self._shape.metadata.get("complianceConfig")
+        if sensitive and isinstance(told, dict) and told.get("maskingMode", MASKING) != MASKING:
+            self._fault("metadata.complianceConfig.maskingMode", f"not supported here: write {MASKING} or remove it")
 
     def _fits(self, model: type[BaseModel], value: Any, path: str, *, partial: bool = False) -> None:
         try:
@@ -503,6 +543,6 @@ class _Reader:
         node_type = self._types[node_id]
         if node_type is None:
             return
-        known = [field.alias or attribute for attribute, field in node_type.outputs.model_fields.items()]
+        known = node_type.output_names
         if name not in known:
             self._fault(where, f"{node_type.type_id} has no output '{name}' (it has: {', '.join(known) or 'none'})")

@@ -53,16 +53,22 @@ class RunEvent:
 
     def encode(self) -> bytes:
         """JSON text of the event, the payload in it byte for byte."""
-        members = [
+        return b"".join(self.parts())
+
+    def parts(self) -> tuple[bytes, bytes, bytes]:
+        """The same text in three parts. The second is the payload itself: it may be large, and is not copied."""
+        before = [
             ("eventId", jsontext.encode(self.event_id)),
             ("runId", jsontext.encode(self.run_id)),
             ("type", jsontext.encode(self.type)),
-            ("payload", self.payload),
+            ("payload", b""),
+        ]
+        after = [
             ("timestamp", jsontext.encode(self.timestamp)),
             ("sequence", jsontext.encode(self.sequence)),
             ("schemaVersion", jsontext.encode(self.schema_version)),
             ("engineVersion", jsontext.encode(self.engine_version)),
         ]
         if self.node_id is not None:
-            members.append(("nodeId", jsontext.encode(self.node_id)))
-        return jsontext.build(members)
+            after.append(("nodeId", jsontext.encode(self.node_id)))
+        return jsontext.build(before)[:-1], self.payload, b"," + jsontext.build(after)[1:]

@@ -63,6 +63,7 @@ class GraphNode:
         unsettled_sources: Incoming edges that say nothing yet.
         unsettled_readers: Nodes that may still need its outputs.
         attempt: Attempts begun.
+        cut: Attempts that a pause cut off; the next one begins the node afresh.
         waited: Seconds waited between attempts.
         started: When the first attempt began, in milliseconds since 1970.
         answer: What a person decided about its effect, for the next attempt.
@@ -76,6 +77,7 @@ class GraphNode:
     unsettled_sources: int = 0
     unsettled_readers: int = 0
     attempt: int = 0
+    cut: int = 0
     waited: float = 0.0
     started: int = 0
     answer: Answer | None = None

@@ -9,18 +9,18 @@ import dataclasses
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from openwop_mcp import jsontext, nodes
 from openwop_mcp.calls import MAX_DEPTH
 from openwop_mcp.ceilings import MAX_CALL_BYTES
-from openwop_mcp.effects.decide import Again, Ask, RetryPolicy, decide
+from openwop_mcp.effects.decide import Again, Ask, Decision, RetryPolicy, decide
 from openwop_mcp.effects.delivery import Delivery
 from openwop_mcp.effects.doubt import Question, interrupt_id, question, read_answer, read_verdict
 from openwop_mcp.errors import InvalidRequestError
 from openwop_mcp.failures import CallFailure, conclude
 from openwop_mcp.runs import definition as definitions
-from openwop_mcp.runs import negotiation, values
+from openwop_mcp.runs import masking, negotiation, values
 from openwop_mcp.runs.commands import (
     CancelNode,
     CancelRequested,
@@ -29,15 +29,19 @@ from openwop_mcp.runs.commands import (
     CompleteRun,
     ContinueAsNew,
     DrainRequested,
+    End,
     Fact,
     FailRun,
     InterruptResolved,
     NodeFailed,
     NodeSucceeded,
     NoteWaiting,
+    PauseRequested,
+    ResumeRequested,
     ScheduleNode,
     StartTimer,
     TimerFired,
+    Turn,
 )
 from openwop_mcp.runs.definition import Connection, Definition, DefinitionError, Operand, Port, SourceOutput, Static
 from openwop_mcp.runs.events import timestamp
@@ -60,10 +64,14 @@ __all__ = (
     "NodeFailed",
     "NodeSucceeded",
     "NoteWaiting",
+    "PauseRequested",
+    "ResumeRequested",
     "RunMachine",
     "ScheduleNode",
+    "Standing",
     "StartTimer",
     "TimerFired",
+    "Turn",
 )
 
 CANCEL_GRACE = 3.0
@@ -96,6 +104,9 @@ REFERENCE = 1_000
 Emit = Callable[[int, str, str | None, bytes, int], None]
 """Takes an event: sequence, type, node id, payload as JSON text, milliseconds since 1970."""
 
+Standing = Literal["running", "paused", "ending", "over"]
+"""Where a run stands for who wants to pause or resume it; one that is ending was cancelled, or went over a limit."""
+
 Members = Sequence[tuple[str, bytes]]
 Outputs = Mapping[str, bytes]
 
@@ -105,13 +116,25 @@ _NOTHING: Outputs = {}
 
 @dataclass(frozen=True, slots=True)
 class _Flight:
-    """Something under way: an attempt's activity, a timer due at ``due``, or a question. It took ``size`` bytes."""
+    """Something under way: an attempt's activity, a timer due at ``due``, or a question. It took ``size`` bytes.
+
+    An attempt that a pause has ``cut`` stays until its activity has answered.
+    """
 
     purpose: Literal["call", "delay", "retry", "cancel-grace", "interrupt"]
     node: GraphNode | None
     due: int = 0
     size: int = OVERHEAD
     asked: Question | None = None
+    cut: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Stop:
+    """Why a run stops before its nodes are through: it was cancelled, or it fails."""
+
+    reason: str
+    failure: FailRun | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,17 +204,15 @@ class RunMachine:
         self._given: Members = ()
         self._emit = emit
         self._carried = Carried() if carried is None else carried.copy()
-        self._definition: Definition | None = None
-        self._refusal: str | None = None
-        try:
-            self._definition = definitions.parse(start.definition, source="definition", node_types=nodes.REGISTRY)
-        except DefinitionError as error:
-            self._refusal = str(error)
+        self._definition, self._refusal = _parsed(start.definition)
         try:
             jsontext.check_depth(inputs, MAX_DEPTH)
             self._given = jsontext.members(inputs)
         except jsontext.JsonTextError as error:
             self._refusal, self._inputs = f"inputs: {error}", b"{}"
+        # Of an unsound definition nothing is run, and only a log has something to hide.
+        unlogged = emit is None and self._definition is None
+        self._masks = None if unlogged else masking.masks(self._definition, start.definition)
         self._values: dict[str, bytes] = {}
         self._nodes: dict[str, GraphNode] = {}
         self._edges: list[GraphEdge] = []
@@ -218,18 +239,27 @@ class RunMachine:
         self._commands: list[Command] = []
         self._failure: FailRun | None = None
         self._halted = False
-        self._cancel: CancelRequested | None = None
+        self._stopping: _Stop | None = None
         self._draining = False
+        self._paused = False
+        self._untold: list[End] = []
+        self._executions = 0
+        self._left_ms = start.options.run_timeout_ms
+        self._deadline: int | None = None
         self._over: Command | None = None
         self._carried_timers: list[tuple[Literal["delay", "retry"], GraphNode, float]] = []
         if start.state is not None:
             self._restore(start.state, kept)
-        self._noted = self._waiting
+        self._noted = self._waiting, self._paused
 
     @property
     def over(self) -> Command | None:
         """The command that ended the run or its part before a continue-as-new, None while it goes on."""
         return self._over
+
+    def is_sensitive(self, node_id: str | None) -> bool:
+        """Whether the log masks something that a node takes or gives, so that nothing may be printed of it either."""
+        return self._masks is not None and node_id is not None and self._masks.hides(node_id)
 
     @property
     def carried(self) -> Carried:
@@ -247,11 +277,13 @@ class RunMachine:
         self._announce()
         if restored:
             self._take_up_timers()
+            self._start_deadline()
         else:
             faults = self._check_values()
             if faults:
                 self._end_failed(FailRun("validation_error", "; ".join(faults), b"{}", None))
                 return self._done()
+            self._start_deadline()
             for node in self._nodes.values():
                 if not node.incoming:
                     self._make_ready(node)
@@ -270,12 +302,12 @@ class RunMachine:
         """
         if self._over is not None:
             return []
-        if all(isinstance(fact, InterruptResolved | DrainRequested) for fact in facts):
+        if all(isinstance(fact, InterruptResolved | Turn | DrainRequested) for fact in facts):
             # Answers come before what else their task brings. A cancel may be among it, which a new run never hears of.
             facts = [fact for fact in facts if not isinstance(fact, DrainRequested)]
-        # A cancel is the last fact of its batch, but what the others set free does not start before it.
-        self._halted = self._halted or any(isinstance(fact, CancelRequested) for fact in facts)
-        for fact in sorted(facts, key=_rank):
+        # What stops a run is the last fact of its batch, but what the others set free does not start before it.
+        self._halted = self._halted or any(self._stops(fact) for fact in facts)
+        for fact in sorted(facts, key=self._rank):
             if self._over is not None:
                 break
             self._tick(fact.at)
@@ -312,56 +344,75 @@ class RunMachine:
     def _check_values(self) -> list[str]:
         if self._refusal is not None or self._definition is None:
             return [self._refusal or "the definition cannot be run"]
-        faults = []
-        for variable in self._definition.variables:
-            value = self._values.get(variable.name)
-            if value is None:
-                if variable.required:
-                    faults.append(f"inputs.{variable.name}: write it: the workflow requires it")
-            elif not variable.admits(value):
-                faults.append(f"inputs.{variable.name}: write a JSON value of type {variable.type}")
-        return faults
+        return [f"inputs.{name}: {what}" for name, what in self._definition.misfits(self._values)]
 
     # --- facts ---
+
+    def _stops(self, fact: Fact) -> bool:
+        return isinstance(fact, CancelRequested) or (isinstance(fact, TimerFired) and fact.ordinal == self._deadline)
+
+    def _rank(self, fact: Fact) -> tuple[int, int, float, str]:
+        match fact:
+            case DrainRequested():
+                return 0, 0, fact.at, ""
+            case PauseRequested() | ResumeRequested():
+                return 1, fact.turn, fact.at, ""
+            case CancelRequested():
+                return 3, 0, fact.at, fact.reason
+            case _:
+                return 4 if self._stops(fact) else 2, fact.ordinal, fact.at, ""
 
     def _take(self, fact: Fact) -> None:
         match fact:
             case DrainRequested():
                 # It comes again with every later task, so that what does not fit yet is looked at again.
                 self._draining = self._draining or self._overfull() is None
+            case PauseRequested():
+                self._pause(fact)
+            case ResumeRequested():
+                self._go_on(fact)
             case CancelRequested():
-                self._take_cancel(fact)
+                self._stop(_Stop(fact.reason))
             case _:
                 if fact.ordinal >= self._ordinal:
                     raise ValueError(f"the run has no ordinal {fact.ordinal} yet")
                 self._weigh(fact)
-                flight = self._flights.pop(fact.ordinal, None)
-                if flight is None:
-                    return
-                if flight.purpose == "call":
-                    self._calls -= 1
-                    self._bytes -= flight.size
-                if flight.node is None:
-                    self._end_cancelled(self._cancel.reason if self._cancel else "")
-                    return
-                self._take_end(flight, flight.node, fact)
+                if self._stops(fact):
+                    self._time_out()
+                else:
+                    self._take_end(fact)
 
-    def _take_end(
-        self, flight: _Flight, node: GraphNode, fact: NodeSucceeded | NodeFailed | TimerFired | InterruptResolved
-    ) -> None:
+    def _take_end(self, fact: End) -> None:
+        flight = self._flights.get(fact.ordinal)
+        if flight is None:
+            return
+        if self._paused and flight.node is not None and self._waits_untold(flight, flight.node, fact):
+            self._untold.append(fact)
+            return
+        del self._flights[fact.ordinal]
+        if flight.purpose == "call":
+            self._calls -= 1
+            self._bytes -= flight.size
+        if flight.node is None:
+            self._end_stopped()
+            return
+        node = flight.node
         match fact:
             case NodeSucceeded():
                 self._tell_terms(node, fact)
                 self._complete(node, {"result": fact.result})
             case NodeFailed():
                 self._tell_terms(node, fact)
-                self._attempt_failed(node, fact.failure)
+                if flight.cut and self._stopping is None and _nothing_to_lose(fact.failure):
+                    self._put_back(node)
+                else:
+                    self._attempt_failed(node, fact.failure)
             case TimerFired():
                 self._timer_fired(flight)
             case InterruptResolved():
                 self._resumed(flight, fact)
 
-    def _weigh(self, fact: NodeSucceeded | NodeFailed | TimerFired | InterruptResolved) -> None:
+    def _weigh(self, fact: End) -> None:
         """Count what a fact has taken up in history."""
         self._history += OVERHEAD
         match fact:
@@ -385,20 +436,25 @@ class RunMachine:
         """Bytes of history that values of up to so many bytes take up at most."""
         return size if self._inline is None else min(size, self._inline)
 
-    def _take_cancel(self, fact: CancelRequested) -> None:
-        if self._cancel is not None:
+    def _stop(self, stop: _Stop) -> None:
+        """Start nothing more, cut what is under way, and end the run once that is answered, or the grace over."""
+        if self._stopping is not None:
             return
-        self._cancel = fact
+        self._stopping = stop
+        self._paused = False
+        self._tell_untold()
         for node in (*self._held, *self._ready):
             if node.attempt:
-                self._cancelled(node, fact.reason)
+                self._cancelled(node, stop.reason)
         self._held.clear()
         self._ready.clear()
+        self._settled.clear()
         for ordinal, flight in list(self._flights.items()):
-            self._commands.append(CancelNode(ordinal))
+            if not flight.cut:
+                self._commands.append(CancelNode(ordinal))
             if flight.purpose != "call" and flight.node is not None:
                 del self._flights[ordinal]
-                self._cancelled(flight.node, fact.reason)
+                self._cancelled(flight.node, stop.reason)
         if self._calls:
             self._start_timer("cancel-grace", None, CANCEL_GRACE)
 
@@ -410,13 +466,13 @@ class RunMachine:
             self._ready.append(flight.node)
 
     def _attempt_failed(self, node: GraphNode, failure: CallFailure) -> None:
-        if self._cancel is not None:
+        if self._stopping is not None:
             if failure.cancelled:
-                self._cancelled(node, self._cancel.reason)
+                self._cancelled(node, self._stopping.reason)
             else:
                 self._fail(node, _error_of(failure))
             return
-        decision = decide(self._policy(failure.policy), node.attempt, node.waited, failure.happened)
+        decision = self._decide(node, failure)
         if isinstance(decision, Ask):
             self._suspend(node, self._doubt(node, conclude(failure, decision)), "in-doubt")
             return
@@ -441,6 +497,140 @@ class RunMachine:
             self._start_timer("retry", node, decision.wait)
         else:
             self._ready.append(node)
+
+    def _decide(self, node: GraphNode, failure: CallFailure) -> Decision:
+        return decide(self._policy(failure.policy), node.attempt - node.cut, node.waited, failure.happened)
+
+    # --- pauses ---
+
+    def standing(self, pending: Sequence[Fact] = ()) -> Standing:
+        """Where the run stands once it has taken these facts, as far as pauses go."""
+        if self._over is not None:
+            return "over"
+        if self._stopping is not None:
+            return "ending"
+        turns = [fact for fact in pending if isinstance(fact, Turn)]
+        last = max(turns, key=lambda turn: turn.turn, default=None)
+        paused = self._paused if last is None else isinstance(last, PauseRequested)
+        return "paused" if paused else "running"
+
+    def _pause(self, fact: PauseRequested) -> None:
+        if self._paused or self._stopping is not None:
+            return
+        self._paused = True
+        asked = fact.pause
+        cut = self._cut() if asked.drain_policy == "immediate" else None
+        self._event(
+            "run.paused",
+            None,
+            lambda: [
+                *_reason(asked.reason or ""),
+                ("drainPolicy", jsontext.encode(asked.drain_policy)),
+                *(
+                    []
+                    if cut is None
+                    else [
+                        ("interruptedNodeId", jsontext.encode(cut.spec.id)),
+                        ("interruptedAttempt", jsontext.encode(cut.attempt)),
+                    ]
+                ),
+            ],
+        )
+
+    def _cut(self) -> GraphNode | None:
+        """Cut the attempts under way. An event has room for one node that this was done to: the first of them."""
+        first = None
+        for ordinal, flight in list(self._flights.items()):
+            if flight.node is None or flight.cut or flight.purpose not in {"call", "delay"}:
+                continue
+            first = first or flight.node
+            self._commands.append(CancelNode(ordinal))
+            if flight.purpose == "call":
+                self._flights[ordinal] = dataclasses.replace(flight, cut=True)
+            else:
+                del self._flights[ordinal]
+                self._put_back(flight.node)
+        return first
+
+    def _put_back(self, node: GraphNode) -> None:
+        """Have a node whose attempt was cut begin afresh: its attempts and waits so far do not count any more."""
+        node.cut, node.waited = node.attempt, 0.0
+        self._make_ready(node)
+
+    def _waits_untold(self, flight: _Flight, node: GraphNode, fact: End) -> bool:
+        """Whether an end is kept until the paused run goes on: that of a cut attempt, and one after which more comes.
+
+        Its flight stays, so that the call counts as under way.
+        """
+        if flight.cut:
+            return True
+        return isinstance(fact, NodeFailed) and isinstance(self._decide(node, fact.failure), Again | Ask)
+
+    def _go_on(self, fact: ResumeRequested) -> None:
+        if not self._paused:
+            return
+        self._paused = False
+        # It is asked for again with the next task that brings more than this.
+        self._draining = False
+        self._event("run.resumed", None, lambda: _reason(fact.resume.reason or ""))
+        self._tell_untold()
+
+    def _tell_untold(self) -> None:
+        untold, self._untold = self._untold, []
+        for fact in untold:
+            self._take_end(fact)
+
+    # --- limits ---
+
+    def _start_deadline(self) -> None:
+        if self._left_ms is None:
+            return
+        if self._left_ms <= 0:
+            self._time_out()
+            return
+        self._deadline = self._ordinal
+        self._ordinal += 1
+        self._history += OVERHEAD
+        self._commands.append(StartTimer(self._deadline, self._left_ms / 1000, "run-timeout", None))
+
+    def _time_out(self) -> None:
+        limit = self._start.options.run_timeout_ms
+        assert limit is not None
+        # Times of history and those of a timer are not of one clock.
+        observed = max(self._now - self._began, limit + 1)
+        why = (
+            f"the run took longer than the {limit} ms that it may (settings.timeout of its workflow, "
+            "configurable.run.runTimeoutMs, or the host's own limit)"
+        )
+        self._breach("run-duration", limit, observed, FailRun("run_timeout", why, _limit(limit), None))
+
+    def _may_start(self) -> bool:
+        """Whether one more node may start; the run fails where it may not."""
+        limit = self._start.options.max_node_executions
+        if limit is None or self._executions < limit:
+            self._executions += 1
+            return True
+        why = (
+            f"the run was to start more than the {limit} nodes that it may (configurable.run.recursionLimit, or the "
+            "host's own limit)"
+        )
+        failure = FailRun("recursion_limit_exceeded", why, _limit(limit), None)
+        self._breach("node-executions", limit, limit + 1, failure)
+        return False
+
+    def _breach(self, kind: str, limit: int, observed: int, failure: FailRun) -> None:
+        if self._stopping is not None:
+            return
+        self._event(
+            "cap.breached",
+            None,
+            lambda: [
+                ("kind", jsontext.encode(kind)),
+                ("limit", jsontext.encode(limit)),
+                ("observed", jsontext.encode(observed)),
+            ],
+        )
+        self._stop(_Stop(failure.code, failure))
 
     # --- interrupts ---
 
@@ -529,7 +719,7 @@ class RunMachine:
 
     def _advance(self) -> None:
         """Carry on from what was settled until nothing more follows without a new fact."""
-        while True:
+        while not self._paused:
             while self._settled:
                 self._spread(self._settled.popleft())
             if self._halted or self._draining or self._over is not None:
@@ -555,17 +745,19 @@ class RunMachine:
         self._ready.append(node)
 
     def _begin_attempt(self, node: GraphNode) -> None:
-        first = node.attempt == 0
+        if node.attempt == 0 and not self._may_start():
+            return
+        afresh = node.attempt == node.cut
         node.attempt += 1
         node.status = Status.RUNNING
-        if first:
+        if afresh:
             node.started = self._now
             self._event(
                 "node.started",
                 node,
                 lambda: [
                     ("typeId", jsontext.encode(node.spec.type.type_id)),
-                    ("attempt", b"0"),
+                    ("attempt", jsontext.encode(node.cut)),
                 ],
             )
         try:
@@ -607,6 +799,7 @@ class RunMachine:
                         spec.config,
                         given,
                         answer,
+                        sensitive=self.is_sensitive(spec.id),
                     )
                 )
 
@@ -679,7 +872,7 @@ class RunMachine:
 
     def _settle(self, node: GraphNode) -> None:
         self._open -= 1
-        if self._cancel is None:
+        if self._stopping is None:
             self._settled.append(node)
 
     def _spread(self, node: GraphNode) -> None:
@@ -763,11 +956,11 @@ class RunMachine:
 
     def _conclude(self) -> None:
         """End the run where nothing is left to wait for."""
-        if self._over is not None:
+        if self._over is not None or self._paused:
             return
-        if self._cancel is not None:
+        if self._stopping is not None:
             if not self._calls:
-                self._end_cancelled(self._cancel.reason)
+                self._end_stopped()
         elif self._open == 0:
             if self._failure is not None:
                 self._end_failed(self._failure)
@@ -787,7 +980,7 @@ class RunMachine:
             self._advance()
             self._conclude()
             self._hand_over()
-        elif not self._flights:
+        elif not self._flights and not self._paused:
             self._cancel_rest(failure.message)
             self._end_failed(failure)
 
@@ -855,6 +1048,15 @@ class RunMachine:
         )
         self._over = failure
 
+    def _end_stopped(self) -> None:
+        assert self._stopping is not None
+        failure, reason = self._stopping.failure, self._stopping.reason
+        if failure is None:
+            self._end_cancelled(reason)
+        else:
+            self._cancel_rest(reason)
+            self._end_failed(failure)
+
     def _end_cancelled(self, reason: str) -> None:
         self._cancel_rest(reason)
         self._event("run.cancelled", None, lambda: [*_reason(reason), self._duration()])
@@ -874,9 +1076,11 @@ class RunMachine:
 
     def _done(self) -> list[Command]:
         commands, self._commands = self._commands, []
-        if self._over is None and (waiting := self._waiting) != self._noted:
-            self._noted = waiting
-            commands.append(NoteWaiting(len(waiting)))
+        standing = self._waiting, self._paused
+        if self._over is None and standing != self._noted:
+            paused = None if self._paused is self._noted[1] else self._paused
+            self._noted = standing
+            commands.append(NoteWaiting(len(self._waiting), paused))
         match self._over:
             case None:
                 return commands
@@ -905,6 +1109,8 @@ class RunMachine:
 
     def _tell(self, sequence: int, event_type: str, node_id: str | None, payload: bytes) -> None:
         assert self._emit is not None
+        if self._masks is not None:
+            payload = self._masks.event(event_type, node_id, payload)
         self._emit(sequence + self._carried.uncounted, event_type, node_id, payload, self._now)
 
     def _tell_terms(self, node: GraphNode, fact: NodeSucceeded | NodeFailed) -> None:
@@ -953,6 +1159,14 @@ class RunMachine:
 
     def _duration(self) -> tuple[str, bytes]:
         return "durationMs", jsontext.encode(self._now - self._began)
+
+    @property
+    def held(self) -> int:
+        """Bytes of the values that are kept for what is to come."""
+        kept = {id(outputs): outputs for outputs in (*self._outputs.values(), *self._carried.sinks.values())}
+        untold = sum(len(fact.result) for fact in self._untold if isinstance(fact, NodeSucceeded))
+        told = sum(len(value) for outputs in kept.values() for value in outputs.values())
+        return len(self._inputs) + told + untold
 
     # --- state ---
 
@@ -1027,6 +1241,12 @@ class RunMachine:
             members.append(("answers", jsontext.build(answers)))
         if large:
             members.append(("kept", jsontext.encode(list(large))))
+        if self._paused:
+            members.append(("paused", b"true"))
+        if self._settled:
+            members.append(("settled", jsontext.encode([node.spec.id for node in self._settled])))
+        if cut := {key: node.cut for key, node in self._nodes.items() if node.cut and node.status in UNSETTLED}:
+            members.append(("cut", jsontext.encode(cut)))
         if failure is not None:
             told = [failure.code, failure.message, failure.node_id]
             members += [("failure", jsontext.encode(told)), ("failureDetails", failure.details)]
@@ -1039,18 +1259,8 @@ class RunMachine:
         self._sequence, self._ordinal = told["sequence"], told["ordinal"]
         self._began, self._now = told["began"], told["now"]
         self._largest = told["largest"]
-        for edge, letter in zip(self._edges, told["edges"], strict=True):
-            edge.says = Says(letter)
-            if edge.says is not Says.NOTHING:
-                edge.target.unsettled_sources -= 1
-        for index, because in told["because"].items():
-            self._edges[int(index)].because = because
-        for node, (letter, attempt, started, waited) in zip(self._nodes.values(), told["nodes"], strict=True):
-            node.status, node.attempt, node.started, node.waited = Status(letter), attempt, started, float(waited)
-            if node.status not in UNSETTLED:
-                self._open -= 1
-                for read in node.reads:
-                    read.unsettled_readers -= 1
+        self._paused = told.get("paused", False)
+        self._restore_graph(told)
         self._ready.extend(self._nodes[node_id] for node_id in told["ready"])
         self._outputs = _whole(members["outputs"], told.get("kept", ()), kept)
         for node_id, answer in jsontext.members(members.get("answers", b"{}")):
@@ -1062,9 +1272,33 @@ class RunMachine:
         if "failure" in told:
             code, message, node_id = told["failure"]
             self._failure = FailRun(code, message, members["failureDetails"], node_id)
+        if self._left_ms is not None:
+            self._left_ms -= self._now - self._began
         self._carried_timers = [
             (purpose, self._nodes[node_id], (due - self._now) / 1000) for purpose, node_id, due in told["timers"]
         ]
+
+    def _restore_graph(self, told: Mapping[str, Any]) -> None:
+        for edge, letter in zip(self._edges, told["edges"], strict=True):
+            edge.says = Says(letter)
+            if edge.says is not Says.NOTHING:
+                edge.target.unsettled_sources -= 1
+        for index, because in told["because"].items():
+            self._edges[int(index)].because = because
+        # Their edges say nothing yet: the run was paused.
+        settled = told.get("settled", ())
+        self._settled.extend(self._nodes[node_id] for node_id in settled)
+        for node, (letter, attempt, started, waited) in zip(self._nodes.values(), told["nodes"], strict=True):
+            node.status, node.attempt, node.started, node.waited = Status(letter), attempt, started, float(waited)
+            self._executions += attempt > 0
+            if node.status in UNSETTLED:
+                continue
+            self._open -= 1
+            if node.spec.id not in settled:
+                for read in node.reads:
+                    read.unsettled_readers -= 1
+        for node_id, cut in told.get("cut", {}).items():
+            self._nodes[node_id].cut = cut
 
     def _take_up_timers(self) -> None:
         # What is left of a timer is counted from the state alone, so that nothing depends on when this run began.
@@ -1076,6 +1310,14 @@ class RunMachine:
         self._carried_timers = []
 
 
+def _parsed(text: bytes) -> tuple[Definition | None, str | None]:
+    """The definition, or why it cannot be run."""
+    try:
+        return definitions.parse(text, source="definition", node_types=nodes.REGISTRY), None
+    except DefinitionError as error:
+        return None, str(error)
+
+
 def _whole(outputs: bytes, places: Sequence[Sequence[str]], kept: Sequence[bytes]) -> dict[str, Outputs]:
     """Outputs of a state, with the values in them that travelled by themselves."""
     whole = {key: dict(jsontext.members(found)) for key, found in jsontext.members(outputs)}
@@ -1084,14 +1326,13 @@ def _whole(outputs: bytes, places: Sequence[Sequence[str]], kept: Sequence[bytes
     return dict(whole)
 
 
-def _rank(fact: Fact) -> tuple[int, int, float, str]:
-    match fact:
-        case DrainRequested():
-            return 0, 0, fact.at, ""
-        case CancelRequested():
-            return 2, 0, fact.at, fact.reason
-        case _:
-            return 1, fact.ordinal, fact.at, ""
+def _nothing_to_lose(failure: CallFailure) -> bool:
+    """Whether an attempt that was cut may simply be made again."""
+    return failure.cancelled and not failure.happened.in_doubt
+
+
+def _limit(limit: int) -> bytes:
+    return jsontext.encode({"limit": limit})
 
 
 def _absence(operand: Operand) -> str:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import temporalio.api.enums.v1
 import temporalio.api.failure.v1
@@ -33,11 +34,15 @@ from openwop_mcp.runs.machine import (
     InterruptResolved,
     NodeFailed,
     NodeSucceeded,
+    PauseRequested,
+    ResumeRequested,
     RunMachine,
     ScheduleNode,
     StartTimer,
     TimerFired,
+    Turn,
 )
+from openwop_mcp.runs.pauses import PAUSE, RESUME, Pause, Resume
 from openwop_mcp.runs.start import RunStart
 
 __all__ = ("ProjectionError", "Projector")
@@ -74,6 +79,36 @@ class ProjectionError(Exception):
         self.event_id = event_id
 
 
+@dataclass(slots=True)
+class _Told:
+    """Events as the machine tells them.
+
+    It knows this and no projector, so that what they hold, which may be all of a run's results, is freed with the
+    projector and need not wait for a garbage collection.
+    """
+
+    run_id: str
+    generation: str = ""
+    events: list[RunEvent] = field(default_factory=list)
+
+    def tell(self, sequence: int, event_type: str, node_id: str | None, payload: bytes, at: int) -> None:
+        self.events.append(
+            RunEvent(
+                event_id=f"{self.generation}-{sequence}",
+                run_id=self.run_id,
+                type=event_type,
+                payload=payload,
+                timestamp=timestamp(at),
+                sequence=sequence,
+                node_id=node_id,
+            )
+        )
+
+    def taken(self) -> list[RunEvent]:
+        events, self.events = self.events, []
+        return events
+
+
 class Projector:
     """Turns a run's history events into run events, as they come.
 
@@ -82,44 +117,20 @@ class Projector:
     """
 
     def __init__(self, run_id: str) -> None:
-        self._run_id = run_id
         self._machine: RunMachine | None = None
-        self._generation = ""
-        self._out: list[RunEvent] = []
+        self._told = _Told(run_id)
         self._begin_at = 0.0
         self._begun = False
         self._pending: list[tuple[int, Fact]] = []
         self._drain: DrainRequested | None = None
         self._task: HistoryEvent | None = None
         self._admitted: dict[int, temporalio.api.update.v1.Request] = {}
-        self._answers: list[InterruptResolved] = []
+        self._updates: list[InterruptResolved | Turn] = []
         self._completed_task = 0
         self._to_schedule: dict[str, int] = {}
         self._to_start: deque[int] = deque()
         self._ordinals: dict[int, int] = {}
         self._cancel_reason = ""
-        self._readers: Mapping[int, Callable[[HistoryEvent], None]] = {
-            EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED: self._started,
-            EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED: self._task_started,
-            EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED: self._task_completed,
-            EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED: self._task_failed,
-            EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ADMITTED: self._update_admitted,
-            EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED: self._update_accepted,
-            EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED: self._scheduled,
-            EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED: self._succeeded,
-            EventType.EVENT_TYPE_ACTIVITY_TASK_FAILED: self._failed,
-            EventType.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT: self._timed_out,
-            EventType.EVENT_TYPE_ACTIVITY_TASK_CANCELED: self._canceled,
-            EventType.EVENT_TYPE_TIMER_STARTED: self._timer_started,
-            EventType.EVENT_TYPE_TIMER_FIRED: self._timer_fired,
-            EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCEL_REQUESTED: self._cancel_requested,
-            EventType.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED: self._completed,
-            EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW: self._continued,
-            EventType.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED: self._ended_failed,
-            EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT: self._ended_timed_out,
-            EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED: self._ended_canceled,
-            EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED: self._ended_terminated,
-        }
 
     def project(self, events: Iterable[HistoryEvent]) -> list[RunEvent]:
         """Take the next history events, which end where Temporal ended a page or the history.
@@ -134,18 +145,34 @@ class Projector:
             self._feed(event)
         # What a workflow task did is written at once, so that a page does not end within it.
         self._settle_task()
-        out, self._out = self._out, []
-        return out
+        return self._told.taken()
+
+    def take(self, event: HistoryEvent) -> list[RunEvent]:
+        """Take one of several history events. A task ends with the next one, or with :meth:`project`.
+
+        Returns:
+            The run events that follow so far.
+
+        Raises:
+            ProjectionError: See :meth:`project`.
+        """
+        self._feed(event)
+        return self._told.taken()
+
+    @property
+    def held(self) -> int:
+        """Bytes of the values that are kept for events to come."""
+        return 0 if self._machine is None else self._machine.held
 
     def _feed(self, event: HistoryEvent) -> None:
         if event.event_type not in _OF_TASK:
             self._settle_task()
-        reader = self._readers.get(event.event_type)
+        reader = self._READERS.get(event.event_type)
         if reader is None:
             return
         if self._machine is None and event.event_type != EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
             raise ProjectionError(event.event_id, "the history's beginning is missing: feed it from its first event")
-        reader(event)
+        reader(self, event)
 
     @property
     def _run(self) -> RunMachine:
@@ -170,8 +197,10 @@ class Projector:
             raise ProjectionError(
                 event.event_id, "the history does not follow on: feed a run's chain from its first history, in order"
             )
-        self._machine = RunMachine(start, inputs, kept, emit=self._emitted, carried=before.carried if before else None)
-        self._generation = attributes.original_execution_run_id
+        self._machine = RunMachine(
+            start, inputs, kept, emit=self._told.tell, carried=before.carried if before else None
+        )
+        self._told.generation = attributes.original_execution_run_id
         self._begin_at = _at(event)
         self._begun = False
         self._pending.clear()
@@ -188,25 +217,25 @@ class Projector:
         self._task = event
 
     def _settle_task(self) -> None:
-        """Give the machine what a task of the workflow took up: all that was in history when it started, and answers.
+        """Give the machine what a task of the workflow took up: all that was in history when it started, and updates.
 
-        The answers that it accepted stand behind its completion, and come before all else: the SDK applies them first,
+        The updates that it accepted stand behind its completion, and come before all else: the SDK applies them first,
         unless the task says that it took all at once.
         """
         if self._task is None:
             return
         completed, self._task = self._task.workflow_task_completed_event_attributes, None
-        answers, self._answers = self._answers, []
+        updates, self._updates = self._updates, []
         taken_until = completed.started_event_id
         facts = [fact for event_id, fact in self._pending if event_id < taken_until]
         self._pending = [(event_id, fact) for event_id, fact in self._pending if event_id >= taken_until]
         commands: list[Command] = []
         at_once = _AT_ONCE in completed.sdk_metadata.lang_used_flags
         if not self._begun:
-            # An answer that is there before the run begins is taken with all else.
+            # An update that is there before the run begins is taken with all else.
             at_once = self._begun = True
             commands += self._run.begin(self._begin_at)
-        for batch in ([*answers, *facts],) if at_once else (answers, facts):
+        for batch in ([*updates, *facts],) if at_once else (updates, facts):
             if batch:
                 commands += self._run.apply([*batch, self._drain] if self._drain else batch)
         # What is started and cancelled within one task leaves no trace in history, and a call ends with that.
@@ -227,7 +256,7 @@ class Projector:
     def _task_failed(self, event: HistoryEvent) -> None:
         attributes = event.workflow_task_failed_event_attributes
         if attributes.cause == _RESET:
-            self._generation = attributes.new_run_id
+            self._told.generation = attributes.new_run_id
 
     # --- what the machine asked for ---
 
@@ -279,7 +308,7 @@ class Projector:
     def _canceled(self, event: HistoryEvent) -> None:
         attributes = event.activity_task_canceled_event_attributes
         ordinal = self._ordinal(event, attributes.scheduled_event_id)
-        self._fact(event, NodeFailed(ordinal, _cancelled(), _at(event)))
+        self._fact(event, NodeFailed(ordinal, _cancelled(attributes.started_event_id), _at(event)))
 
     def _not_done(self, event: HistoryEvent, scheduled_by: int, failure: temporalio.api.failure.v1.Failure) -> None:
         self._fact(event, NodeFailed(self._ordinal(event, scheduled_by), failures.read(failure), _at(event)))
@@ -289,7 +318,7 @@ class Projector:
         self._fact(event, TimerFired(self._ordinal(event, started_by), _at(event)))
 
     def _update_admitted(self, event: HistoryEvent) -> None:
-        # After a reset the answers that came later are given again, and stand here.
+        # After a reset the updates that came later are given again, and stand here.
         self._admitted[event.event_id] = event.workflow_execution_update_admitted_event_attributes.request
 
     def _update_accepted(self, event: HistoryEvent) -> None:
@@ -297,13 +326,21 @@ class Projector:
         request = attributes.accepted_request
         if not request.HasField("input"):
             request = self._admitted[attributes.accepted_request_sequencing_event_id]
-        if request.input.name != RESOLVE:
+        given, turn = request.input.args.payloads[0].data, len(self._updates)
+        if request.input.name == RESOLVE:
+            self._answered(event, Resolution.decode(given))
+        elif request.input.name == PAUSE:
+            self._updates.append(PauseRequested(turn, Pause.decode(given), _at(event)))
+        elif request.input.name == RESUME:
+            self._updates.append(ResumeRequested(turn, Resume.decode(given), _at(event)))
+        else:
             raise ProjectionError(event.event_id, f"a run takes no update '{request.input.name}'")
-        resolution = Resolution.decode(request.input.args.payloads[0].data)
+
+    def _answered(self, event: HistoryEvent, resolution: Resolution) -> None:
         ordinals = self._run.open_interrupts(resolution.interrupt_id)
         if not ordinals:
             raise ProjectionError(event.event_id, "it answers an interrupt that the run does not have")
-        self._answers += [
+        self._updates += [
             InterruptResolved(ordinal, resolution.resume_value, resolution.resolved_by, _at(event))
             for ordinal in ordinals
         ]
@@ -345,26 +382,35 @@ class Projector:
         else:
             self._run.abandon_cancelled(_at(event), TERMINATED)
 
-    # --- events ---
+    _READERS: ClassVar[Mapping[int, Callable[[Projector, HistoryEvent], None]]] = {
+        EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED: _started,
+        EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED: _task_started,
+        EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED: _task_completed,
+        EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED: _task_failed,
+        EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ADMITTED: _update_admitted,
+        EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED: _update_accepted,
+        EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED: _scheduled,
+        EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED: _succeeded,
+        EventType.EVENT_TYPE_ACTIVITY_TASK_FAILED: _failed,
+        EventType.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT: _timed_out,
+        EventType.EVENT_TYPE_ACTIVITY_TASK_CANCELED: _canceled,
+        EventType.EVENT_TYPE_TIMER_STARTED: _timer_started,
+        EventType.EVENT_TYPE_TIMER_FIRED: _timer_fired,
+        EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCEL_REQUESTED: _cancel_requested,
+        EventType.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED: _completed,
+        EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW: _continued,
+        EventType.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED: _ended_failed,
+        EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT: _ended_timed_out,
+        EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED: _ended_canceled,
+        EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED: _ended_terminated,
+    }
 
-    def _emitted(self, sequence: int, event_type: str, node_id: str | None, payload: bytes, at: int) -> None:
-        self._out.append(
-            RunEvent(
-                event_id=f"{self._generation}-{sequence}",
-                run_id=self._run_id,
-                type=event_type,
-                payload=payload,
-                timestamp=timestamp(at),
-                sequence=sequence,
-                node_id=node_id,
-            )
-        )
 
-
-def _cancelled() -> failures.CallFailure:
+def _cancelled(started_event_id: int = 0) -> failures.CallFailure:
     """What the live run gets where an activity ended as cancelled; history holds no failure of it."""
     failure = temporalio.api.failure.v1.Failure()
-    failure.canceled_failure_info.SetInParent()
+    failure.activity_failure_info.started_event_id = started_event_id
+    failure.cause.canceled_failure_info.SetInParent()
     return failures.read(failure)
 
 

@@ -107,6 +107,7 @@ class NodeShape(_Shape):
     output_role: Literal["primary", "secondary"] | None = None
     artifact_type: str | None = None
     card_type: str | None = None
+    output_sensitivity: dict[str, bool] = {}
     disabled: Literal[False] = False
 
 
@@ -162,7 +163,7 @@ class VariableShape(_Shape):
     description: str | None = None
     required: bool = False
     default_value: Any = None
-    sensitive: Literal[False] = False
+    sensitive: bool = False
     format: _Text | None = None
 
 
@@ -206,9 +207,7 @@ _UNSUPPORTED = (
     "disabled",
     "envelopeContract",
     "irreversibleEffect",
-    "outputSensitivity",
     "scopeId",
-    "sensitive",
     "settings",
     "tenantId",
 )

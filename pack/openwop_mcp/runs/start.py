@@ -62,16 +62,22 @@ class Options:
         inline_bytes: Bytes over which a value is kept outside the run's history; None where all stands in it. Whether a
             run finds room in a history hangs on it, so that it holds for a run from its start to its end.
         call_bytes: Bytes that a call may have, config and inputs together.
+        run_timeout_ms: Milliseconds from its begin after which the run fails; None for no limit.
+        max_node_executions: Nodes that the run may start; None for no limit.
     """
 
     heartbeat_timeout: float = HEARTBEAT_TIMEOUT
     inline_bytes: int | None = None
     call_bytes: int = MAX_CALL_BYTES
+    run_timeout_ms: int | None = None
+    max_node_executions: int | None = None
 
     def encode(self) -> bytes:
         """JSON text."""
         outside = {} if self.inline_bytes is None else {"inlineBytes": self.inline_bytes, "callBytes": self.call_bytes}
-        return jsontext.encode({"heartbeatTimeout": self.heartbeat_timeout, **outside})
+        limits = {"runTimeoutMs": self.run_timeout_ms, "maxNodeExecutions": self.max_node_executions}
+        given = {name: limit for name, limit in limits.items() if limit is not None}
+        return jsontext.encode({"heartbeatTimeout": self.heartbeat_timeout, **outside, **given})
 
     @classmethod
     def decode(cls, data: bytes) -> Options:
@@ -81,6 +87,8 @@ class Options:
             float(told.get("heartbeatTimeout", HEARTBEAT_TIMEOUT)),
             told.get("inlineBytes"),
             told.get("callBytes", MAX_CALL_BYTES),
+            told.get("runTimeoutMs"),
+            told.get("maxNodeExecutions"),
         )
 
 
@@ -97,6 +105,7 @@ class RunStart:
         options: What the host sets.
         tags: Labels, echoed unchanged.
         metadata: JSON object text, echoed unchanged.
+        configurable: JSON object text of the run's ``configurable``, echoed unchanged; None where it was given none.
         reset: Whether this run continues one that was reset, so that what follows may have happened before.
         state: The machine's state after a continue-as-new, else None. Large values that it holds travel beside it, in
             the payloads after the inputs.
@@ -112,13 +121,14 @@ class RunStart:
     metadata: bytes = b"{}"
     state: bytes | None = None
     reset: bool = False
+    configurable: bytes | None = None
 
     def carrying(self, state: bytes, *, reset: bool = False) -> RunStart:
         """The same start for the run that continues this one, which may have been reset."""
         return dataclasses.replace(self, state=state, reset=reset)
 
     def encode(self) -> bytes:
-        """JSON text; definition, metadata and state stand in it byte for byte."""
+        """JSON text; definition, metadata, configurable and state stand in it byte for byte."""
         members = [
             ("runId", jsontext.encode(self.run_id)),
             ("engineVersion", jsontext.encode(self.engine_version)),
@@ -129,6 +139,8 @@ class RunStart:
             ("metadata", self.metadata),
             ("definition", self.definition),
         ]
+        if self.configurable is not None:
+            members.append(("configurable", self.configurable))
         if self.reset:
             members.append(("reset", b"true"))
         if self.state is not None:
@@ -164,4 +176,5 @@ class RunStart:
             metadata=members.get("metadata", b"{}"),
             state=members.get("state"),
             reset="reset" in members,
+            configurable=members.get("configurable"),
         )

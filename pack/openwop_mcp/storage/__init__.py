@@ -10,7 +10,7 @@ It is built on the external storage of Temporal's SDK, which the SDK calls exper
 from ._blobs import Blobs, BlobStorage, LostValueError, StorageError
 from ._converter import check_storage, data_converter, kept_outside, with_storage
 from ._folder import Folder
-from ._histories import add_values, resolve, values_of
+from ._histories import add_values, resolve, resolved, values_of
 from ._s3 import Bucket
 
 __all__ = (
@@ -25,6 +25,7 @@ __all__ = (
     "data_converter",
     "kept_outside",
     "resolve",
+    "resolved",
     "values_of",
     "with_storage",
 )

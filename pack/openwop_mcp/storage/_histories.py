@@ -19,7 +19,7 @@ from temporalio.converter import StorageDriverRetrieveContext as Retrieval
 
 from ._blobs import DRIVER, LostValueError, StorageError, payload_of
 
-__all__ = ("add_values", "resolve", "values_of")
+__all__ = ("add_values", "resolve", "resolved", "values_of")
 
 REFERENCE = ExternalStorageReference.DESCRIPTOR.full_name.encode()
 
@@ -56,6 +56,23 @@ async def resolve(events: Iterable[HistoryEvent], converter: DataConverter) -> N
             " as the worker has it that recorded it"
         )
     await asyncio.gather(*map(put_back, found))
+
+
+async def resolved(event: HistoryEvent, converter: DataConverter) -> HistoryEvent:
+    """An event with the values in the places of their references, beside the one that was fetched.
+
+    Messages of one answer are freed together; what is put into a copy is freed with it.
+
+    Raises:
+        LostValueError: A value is gone, or has changed.
+        StorageError: There is no storage to look in, or it cannot be read now.
+    """
+    text = event.SerializeToString()
+    if REFERENCE not in text:
+        return event
+    whole = HistoryEvent.FromString(text)
+    await resolve([whole], converter)
+    return whole
 
 
 async def values_of(events: Iterable[HistoryEvent], converter: DataConverter) -> dict[str, bytes]:

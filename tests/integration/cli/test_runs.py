@@ -84,8 +84,9 @@ async def test_a_run_that_fails_is_not_0_and_says_why(dev):
 
 async def test_an_unknown_workflow_is_not_found_and_says_where_it_was_looked_for(dev, tmp_path):
     (tmp_path / "bad.json").write_text('{"id":"bad"}', encoding="utf-8")
+    folders = [str(Path(__file__).parent / "flows"), str(tmp_path)]
     unknown, broken, missing = await asyncio.gather(
-        dev.cli("runs", "start", "nope", "--json"),
+        dev.cli("runs", "start", "nope", "--json", OPENWOP_MCP__HOST__WORKFLOWS=json.dumps(folders)),
         dev.cli("runs", "start", "bad.json", cwd=tmp_path),
         dev.cli("runs", "start", "missing.json", cwd=tmp_path),
     )
@@ -93,7 +94,7 @@ async def test_an_unknown_workflow_is_not_found_and_says_where_it_was_looked_for
     assert unknown.json["error"]["code"] == "not_found"
     assert str(Path(__file__).parent / "flows") in unknown.json["error"]["message"]
     # A file there that is none would otherwise be a workflow that nobody can find.
-    assert "another.json" in unknown.json["error"]["message"]
+    assert "bad.json" in unknown.json["error"]["message"]
     assert broken.status == 1
     assert "bad.json: nodes" in broken.err
     assert missing.status == 1

@@ -86,7 +86,7 @@ def test_a_fault_of_usage_has_status_2_and_says_which(capfd, arguments, told):
 async def test_without_a_command_the_commands_are_listed():
     done = await cli()
     assert done.status == 2
-    for command in ("run", "dev", "call", "health", "tools", "runs", "replay", "demo"):
+    for command in ("run", "dev", "serve", "call", "health", "tools", "runs", "replay", "demo"):
         assert command in done.text
 
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 import unicodedata
 
 from tests.integration.cli.conftest import settings_text
-from tests.support.cli import cli, on_terminal, serving
+from tests.support.cli import ROOT, WORKER, cli, on_terminal, serving
+
+HISTORY = ROOT / "tests/replay/histories/failed.json"
 
 COMMANDS = {
     "a result": ("call", "fake", "hostile"),
@@ -56,3 +60,16 @@ async def test_the_log_of_a_worker_is_escaped(server, tmp_path):
         _, err = await dev.process.communicate()
     assert b"owned" in err
     assert acting(err) == set()
+
+
+async def test_a_command_whose_output_nobody_takes_does_not_end_as_if_it_had_been_taken():
+    read, write = os.pipe()
+    os.close(read)
+    # So little that it is written when the process ends.
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, WORKER, "replay", str(HISTORY), "--json", stdout=write, stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, "PYTHONUNBUFFERED": ""},
+    )  # fmt: skip
+    os.close(write)
+    _, err = await process.communicate()
+    assert (process.returncode, err) == (1, b"")

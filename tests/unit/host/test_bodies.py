@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from host.bodies import (
+    MAX_METADATA,
     BulkCancel,
     CreateRun,
     Pause,
@@ -67,6 +68,14 @@ def test_what_a_run_is_labelled_and_configured_with_is_kept() -> None:
     assert made == CreateRun("flow", b"{}", ("a", " ", "é\u2028", "a"), None, configurable, "order-1")
 
 
+def test_a_whole_number_may_be_spelled_as_json_has_it() -> None:
+    configurable = b'{"version":1.0,"run":{"runTimeoutMs":6e4},"ai":{"maxRefusals":0.0}}'
+    assert create(b'{"workflowId":"flow","configurable":' + configurable + b"}").configurable == configurable
+    assert field_of(b'{"workflowId":"flow","configurable":{"version":1,"run":{"runTimeoutMs":1.5}}}') == (
+        "configurable.run.runTimeoutMs"
+    )
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -85,6 +94,20 @@ def test_what_a_run_is_labelled_and_configured_with_is_kept() -> None:
 )
 def test_what_is_no_json_object_is_refused(body: bytes) -> None:
     assert field_of(body) == "body"
+
+
+@pytest.mark.parametrize("name", ["inputs", "metadata", "configurable"])
+def test_what_comes_back_to_readers_is_not_nested_deeper_than_they_can_read(name: str) -> None:
+    deep = b"[" * 20_000 + b"]" * 20_000
+    body = b'{"workflowId":"flow","%s":{"version":1,"extensions":{"acme":{"a":%s}}}}' % (name.encode(), deep)
+    assert field_of(body) == name
+
+
+def test_metadata_which_stands_in_every_list_is_short() -> None:
+    assert (
+        refused({"workflowId": "flow", "metadata": {"a": "x" * MAX_METADATA}}, code="payload_too_large").status == 413
+    )
+    assert create({"workflowId": "flow", "metadata": {"a": "x" * 60_000}}).metadata is not None
 
 
 @pytest.mark.parametrize(

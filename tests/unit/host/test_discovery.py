@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from host import discovery
-from openwop_mcp.config import Limits
-from openwop_mcp.runs.start import ENGINE_VERSION
+from openwop_mcp.config import Issuer
+from openwop_mcp.runs.start import ENGINE_VERSION, Options
 
 FAMILIES: dict[str, discovery.Facets] = {
     "mcp": discovery.mcp_facets(date(2026, 11, 30)),
     "eventLog": {},
     "idempotency": {},
     "runList": discovery.run_list_facets(max_page_size=100, filters=["status", "workflowId"]),
-    "limits": discovery.limits_facets(Limits()),
+    "limits": discovery.limits_facets(Options(call_bytes=16 * 1024**2)),
     "auth": discovery.auth_facets(),
 }
 
@@ -88,6 +88,20 @@ def test_keys_are_a_lane_and_a_request_may_weigh_what_a_call_may() -> None:
     assert told["limits"]["maxRequestBodyBytes"] == 16 * 1024**2
 
 
+def test_issuers_are_lanes_by_how_long_their_tokens_may_be_good() -> None:
+    hour, day = ({"audience": "a", "tenant": "acme", **more} for more in ({}, {"max_lifetime": 86_400}))
+    issuers = [
+        Issuer(issuer=f"https://{name}.example.org", **told)
+        for name, told in zip("abc", (hour, day, hour), strict=True)
+    ]
+    lane = {"lane": "oidc", "revocation": "exp-only", "minimumAssurance": "bearer"}
+    assert root({"auth": discovery.auth_facets(issuers)})["auth"]["lanes"] == [
+        *discovery.auth_facets()["lanes"],
+        {**lane, "issuers": ["https://a.example.org", "https://c.example.org"], "revocationWindowSeconds": 3660},
+        {**lane, "issuers": ["https://b.example.org"], "revocationWindowSeconds": 86_400},
+    ]
+
+
 def test_a_facet_of_a_later_day_needs_no_change_here() -> None:
     assert root({"mcp": {**FAMILIES["mcp"], "mrtr": {"maxRounds": 8}}})["mcp"]["mrtr"] == {"maxRounds": 8}
     assert root({"interrupt": {"tokenAlgs": ["hs256"]}})["interrupt"]["tokenAlgs"] == ["hs256"]
@@ -127,3 +141,12 @@ def test_hosts_that_offer_the_same_send_the_same_bytes_and_the_tag_follows_the_b
         discovery.document(version="0.1.0", families=FAMILIES | {"toolCatalog": {}}, fixtures=("a", "b")),
     ):
         assert other.etag != here.etag
+
+
+def test_limits_of_runs_are_told_where_the_host_has_them() -> None:
+    assert discovery.limits_facets(Options(call_bytes=5)) == {"maxRequestBodyBytes": 5}
+    assert discovery.limits_facets(Options(call_bytes=5, run_timeout_ms=1000, max_node_executions=9)) == {
+        "maxRequestBodyBytes": 5,
+        "maxRunDurationMs": 1000,
+        "maxNodeExecutions": 9,
+    }

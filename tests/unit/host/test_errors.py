@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from host.errors import REGISTRY, HostError, invalid
+from host.errors import REGISTRY, HostError, invalid, unauthenticated
 
 NOT_FOUND = {"error": "not_found", "message": "no such run"}
 
@@ -81,6 +81,22 @@ def test_a_code_that_owes_a_fact_cannot_be_raised_without_it(code: str, owed: st
 def test_a_message_is_never_empty() -> None:
     with pytest.raises(ValueError, match="without a message"):
         HostError("not_found", "")
+
+
+def test_a_challenge_can_say_what_would_be_good_enough() -> None:
+    scope = {"error": "insufficient_scope", "scope": "runs:read runs:create"}
+    assert HostError("forbidden", "no", challenge=scope).headers == {
+        "WWW-Authenticate": 'Bearer realm="openwop", error="insufficient_scope", scope="runs:read runs:create"'
+    }
+
+
+@pytest.mark.parametrize(
+    ("presented", "challenge"),
+    [(False, 'Bearer realm="openwop"'), (True, 'Bearer realm="openwop", error="invalid_token"')],
+)
+def test_who_sent_no_credential_is_told_of_no_error(presented: bool, challenge: str) -> None:
+    refused = unauthenticated(presented=presented)
+    assert (refused.code, refused.headers) == ("unauthenticated", {"WWW-Authenticate": challenge})
 
 
 def test_every_401_and_nothing_else_has_a_challenge_which_is_always_the_same() -> None:

@@ -77,12 +77,21 @@ def test_a_run_under_way_is_running_and_one_that_is_over_says_when() -> None:
 
 
 def test_inputs_metadata_and_configurable_are_the_bytes_that_were_posted() -> None:
-    run = model("a", inputs=ARGUMENTS, metadata=ARGUMENTS)
-    made = RunView(run.start, configurable=b'{ "version":1 }')
+    run = model("a", inputs=ARGUMENTS, metadata=ARGUMENTS, configurable=b'{ "version":1 }')
+    made = RunView(run.start)
     made.take(log(run))
     assert b'"inputs":' + ARGUMENTS in made.encode()
     assert b'"metadata":' + ARGUMENTS in made.encode()
     assert b'"configurable":{ "version":1 }' in made.encode()
+
+
+def test_what_is_large_in_a_snapshot_is_the_same_bytes_for_all_who_read_it() -> None:
+    run = model("a", inputs=b'{"a":"%b"}' % (b"x" * 100_000))
+    made = RunView(run.start)
+    made.take(log(run))
+    one, other = ([part for part in made.parts() if len(part) > 50_000] for _ in range(2))
+    assert len(one) == 1
+    assert one[0] is other[0]
 
 
 def test_inputs_that_the_log_masks_are_masked() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -23,10 +24,10 @@ def event(sequence: int, event_type: str = "node.completed", payload: bytes = b"
     return RunEvent(f"generation-{sequence}", RUN_ID, event_type, payload, "2026-11-30T09:00:00.000Z", sequence)
 
 
-def read(wire: bytes) -> list[tuple[str, str, str]]:
+def read(wire: Sequence[bytes]) -> list[tuple[str, str, str]]:
     """Frames as the HTML standard has a client read them: id, event, data."""
     frames, fields = [], {}
-    for line in re.split(rb"\r\n|\r|\n", wire):
+    for line in re.split(rb"\r\n|\r|\n", b"".join(wire)):
         if not line:
             if fields:
                 frames.append((fields["id"], fields["event"], fields["data"]))
@@ -118,7 +119,7 @@ def test_a_frame_is_an_event_by_its_sequence_and_type() -> None:
 
 
 def test_a_snapshot_has_a_name_of_its_own() -> None:
-    assert read(streaming.snapshot_frame(3, b'{"status":"running"}')) == [
+    assert read(streaming.snapshot_frame(3, (b"{", b'"status":"running"}'))) == [
         ("3", "state.snapshot", '{"status":"running"}')
     ]
 
@@ -146,14 +147,23 @@ def test_whatever_stands_in_a_payload_a_client_reads_the_event(payloads: list[tu
         )
         for index, (value, before, after) in enumerate(payloads)
     ]
-    wire = b"".join(streaming.event_frame(one, one.type) + streaming.KEEP_ALIVE for one in events)
+    wire = [part for one in events for part in (*streaming.event_frame(one, one.type), streaming.KEEP_ALIVE)]
     frames = read(wire)
     assert [int(identity) for identity, _, _ in frames] == [one.sequence for one in events]
     assert [json.loads(data) for _, _, data in frames] == [json.loads(one.encode()) for one in events]
 
 
+def test_what_is_large_in_a_frame_is_not_copied() -> None:
+    payload = b'{"n":"%b"}' % (b"x" * 1000)
+    assert any(part is payload for part in streaming.event_frame(event(0, payload=payload), "batch"))
+
+
+def test_a_snapshot_of_a_run_without_events_has_no_id_to_go_on_from() -> None:
+    assert b"".join(streaming.snapshot_frame(-1, (b"{}",))) == b"event: state.snapshot\ndata: {}\n\n"
+
+
 def test_a_keep_alive_is_no_frame_and_comes_in_time() -> None:
-    assert read(streaming.KEEP_ALIVE) == []
+    assert read([streaming.KEEP_ALIVE]) == []
     assert streaming.KEEP_ALIVE_SECONDS <= 30
 
 

@@ -23,6 +23,8 @@ from openwop_mcp.runs.definition import (
 from tests.support.graphs import edge, node, workflow
 
 FIXTURES = Path(__file__).parents[3] / "examples" / "fixtures"
+GATES = {"conformance-approval": "core.approvalGate", "conformance-clarification": "core.clarificationGate"}
+"""Fixtures whose node types are not there."""
 
 
 def parsed(definition: dict[str, Any] | bytes) -> Definition:
@@ -36,9 +38,24 @@ def faults(definition: dict[str, Any] | bytes) -> tuple[str, ...]:
     return caught.value.faults
 
 
-@pytest.mark.parametrize("path", sorted(FIXTURES.glob("*.json")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", [path for path in sorted(FIXTURES.glob("*.json")) if path.stem not in GATES], ids=lambda path: path.stem
+)
 def test_every_fixture_is_a_definition_named_by_its_file(path: Path) -> None:
     assert parsed(path.read_bytes()).id == path.stem
+
+
+@pytest.mark.parametrize(("name", "type_id"), GATES.items())
+def test_a_definition_for_a_host_that_has_more_node_types_is_told_from_a_faulty_one(name: str, type_id: str) -> None:
+    text = (FIXTURES / f"{name}.json").read_bytes()
+    with pytest.raises(DefinitionError) as caught:
+        parsed(text)
+    assert caught.value.unknown_types == (type_id,)
+    assert len(caught.value.faults) == 1
+    with pytest.raises(DefinitionError) as caught:
+        parsed(text.replace(b'"edges": []', b'"edges": [{"id": "e", "sourceNodeId": "x", "targetNodeId": "x"}]'))
+    assert caught.value.unknown_types == (type_id,)
+    assert len(caught.value.faults) > 1
 
 
 def test_literals_keep_their_exact_bytes() -> None:
@@ -139,6 +156,23 @@ def test_the_members_of_the_arguments_may_be_ports_of_their_own() -> None:
     assert argument("uri.x") is None
 
 
+def test_what_is_sensitive_is_read_and_how_it_is_hidden_may_be_said() -> None:
+    definition = parsed(
+        workflow(
+            [node("a", outputSensitivity={"result": False}), node("b")],
+            variables=[{"name": "v", "type": "string", "sensitive": True}, {"name": "w", "type": "string"}],
+            metadata={"complianceClass": "pii", "complianceConfig": {"maskingMode": "mask"}},
+        )
+    )
+    assert [variable.sensitive for variable in definition.variables] == [True, False]
+    assert [item.sensitivity for item in definition.nodes] == [(("result", False),), ()]
+
+
+@pytest.mark.parametrize("metadata", [{"complianceConfig": {"maskingMode": "hash"}}, {"complianceConfig": "hash"}])
+def test_how_values_are_hidden_does_not_matter_where_none_is_sensitive(metadata: dict[str, Any]) -> None:
+    parsed(workflow([node("a", outputSensitivity={"result": False})], metadata=metadata))
+
+
 def test_an_input_that_is_written_twice_is_refused() -> None:
     text = json.dumps(workflow([node("a", inputs={"arguments.x": {"type": "static", "value": 1}})])).encode()
     port = b'"arguments.x": {"type": "static", "value": 1}'
@@ -165,12 +199,30 @@ FAULTS: dict[str, tuple[Callable[[], dict[str, Any]], str]] = {
     ),
     "a bad id": (lambda: workflow([node("a")], id="Flow"), "id: "),
     "a member that a run would ignore": (
-        lambda: workflow([node("a", outputSensitivity={"result": True})]),
-        "nodes[0].outputSensitivity: not supported here: remove it",
+        lambda: workflow([node("a", compensation={"nodeTypeId": "core.noop"})]),
+        "nodes[0].compensation: not supported here: remove it",
     ),
-    "a sensitive variable": (
-        lambda: workflow([node("a")], variables=[{"name": "v", "type": "string", "sensitive": True}]),
-        "variables[0].sensitive: not supported here: remove it",
+    "a sensitive output that the type does not have": (
+        lambda: workflow([node("a", outputSensitivity={"results": True})]),
+        "nodes[0].outputSensitivity.results: community.mcp.call-tool has no output 'results' (it has: result)",
+    ),
+    "a sensitivity that is no yes or no": (
+        lambda: workflow([node("a", outputSensitivity={"result": "secret"})]),
+        "nodes[0].outputSensitivity.result: Input should be a valid boolean",
+    ),
+    "another way to hide a sensitive variable": (
+        lambda: workflow(
+            [node("a")],
+            variables=[{"name": "v", "type": "string", "sensitive": True}],
+            metadata={"complianceConfig": {"maskingMode": "hash"}},
+        ),
+        "metadata.complianceConfig.maskingMode: not supported here: write mask or remove it",
+    ),
+    "another way to hide a sensitive output": (
+        lambda: workflow(
+            [node("a", outputSensitivity={"result": True})], metadata={"complianceConfig": {"maskingMode": "omit"}}
+        ),
+        "metadata.complianceConfig.maskingMode: not supported here: write mask or remove it",
     ),
     "a disabled node": (lambda: workflow([node("a", disabled=True)]), "nodes[0].disabled: not supported here"),
     "an unknown node type": (lambda: workflow([node("a", "core.nothing")]), "nodes[0].typeId: there is no node type"),

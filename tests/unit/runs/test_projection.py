@@ -17,7 +17,9 @@ from openwop_mcp import failures
 from openwop_mcp.runs.events import TERMINAL, RunEvent
 from openwop_mcp.runs.interrupts import RESOLVE, Resolution
 from openwop_mcp.runs.machine import CancelRequested, NodeFailed, StartTimer
+from openwop_mcp.runs.pauses import DrainPolicy
 from openwop_mcp.runs.projection import ProjectionError, Projector
+from openwop_mcp.runs.start import Options
 from tests.support.call_failures import call_failure, in_doubt
 from tests.support.graphs import RUN_ID, edge, node, start, workflow
 from tests.support.temporal_model import BEGINNING, TemporalModel, event
@@ -80,37 +82,103 @@ ANSWERS = st.sampled_from(
 )
 
 
-@given(graphs(), st.data())
-def test_the_projected_log_is_the_live_one(definition: dict[str, Any], data: st.DataObject) -> None:
+OPTIONS = st.builds(
+    Options,
+    run_timeout_ms=st.sampled_from([None, None, None, 1_000, 60_000]),
+    max_node_executions=st.sampled_from([None, None, None, 1, 3]),
+)
+POLICIES: st.SearchStrategy[DrainPolicy] = st.sampled_from(["drain-current-node", "immediate"])
+WHILE_PAUSED = {
+    "node.completed",
+    "node.failed",
+    "interrupt.resolved",
+    "node.resumed",
+    "negotiation.decided",
+    # What stops a run stops a paused one as well.
+    "cap.breached",
+    "node.cancelled",
+    "run.cancelled",
+    "run.failed",
+}
+
+
+def turn(run: TemporalModel, data: st.DataObject, *, most: int = 3) -> None:
+    """Someone pauses and resumes the run some times."""
+    for _ in range(data.draw(st.integers(0, most))):
+        if run.standing == "running" and run.turns < 8:
+            run.pause(data.draw(POLICIES))
+        elif run.standing == "paused":
+            run.resume()
+
+
+def goes_on_by_itself(run: TemporalModel) -> bool:
+    return any(not isinstance(one, StartTimer) or one.purpose != "run-timeout" for one in run.under_way.values())
+
+
+def end(run: TemporalModel, ordinal: int, data: st.DataObject) -> None:
+    """What is under way comes to an end of some kind."""
+    under_way = run.under_way[ordinal]
+    if isinstance(under_way, StartTimer):
+        run.fire(ordinal)
+        return
+    match data.draw(st.sampled_from(["result", "result", "failure", "retry", "doubt", "cancelled", "cut"])):
+        case "result":
+            result = data.draw(st.sampled_from([b'{"n": 1.10}', b"{}"]))
+            run.succeed(ordinal, result, **data.draw(PEERS), **data.draw(REVISIONS))
+        case "failure":
+            facts = {**data.draw(PEERS), **data.draw(REVISIONS), **data.draw(STATUSES)}
+            run.fail(ordinal, call_failure(retryable=False, **facts))
+        case "retry":
+            run.fail(ordinal, call_failure(retry_after=data.draw(st.sampled_from([0, 3, 11]))))
+        case "doubt":
+            attempt = run.under_way[ordinal].attempt
+            run.fail(ordinal, in_doubt(attempt=attempt, effectId=f"acme/{ordinal}"))
+        case "cut":
+            safe = data.draw(st.booleans())
+            run.fail(ordinal, call_failure(delivery="unknown", retryable=False, repeat_safe=safe, cancelled=True))
+        case _:
+            run.cancelled(ordinal, taken=data.draw(st.booleans()))
+
+
+def check_pauses(events: list[RunEvent]) -> None:
+    """Pauses and resumes come in turn, and between them only what was under way comes to its end."""
+    turns = [item for item in events if item.type in {"run.paused", "run.resumed"}]
+    assert [item.type for item in turns] == ["run.paused", "run.resumed"] * (len(turns) // 2) + ["run.paused"] * (
+        len(turns) % 2
+    )
+    if not any(b"immediate" in item.payload for item in turns):
+        started = [item.node_id for item in events if item.type == "node.started"]
+        assert sorted(started) == sorted(set(started))
+    for pause, resume in zip(turns[::2], [*turns[1::2], None], strict=False):
+        after = events[pause.sequence + 1 : len(events) if resume is None else resume.sequence]
+        happened = {item.type for item in after}
+        assert happened <= WHILE_PAUSED
+        assert "run.failed" not in happened or "cap.breached" in happened
+        assert resume is None or not happened & {*TERMINAL, "node.cancelled", "cap.breached"}
+
+
+@given(graphs(), OPTIONS, st.data())
+def test_the_projected_log_is_the_live_one(definition: dict[str, Any], options: Options, data: st.DataObject) -> None:
     order = random.Random(data.draw(st.integers(0, 2**16)))
-    run = TemporalModel(start(definition), shuffle=lambda facts: order.sample(facts, len(facts)))
+    run = TemporalModel(
+        start(definition, options=options),
+        shuffle=lambda facts: order.sample(facts, len(facts)),
+        before=lambda opened: turn(opened, data, most=1),
+    )
     run.early = lambda open_: {node_id: data.draw(ANSWERS) for node_id in open_ if data.draw(st.booleans())}
     cancelling = False
     while not run.over:
-        assert run.under_way or run.questions, run.types
-        under_way = st.lists(st.sampled_from(list(run.under_way) or [0]), min_size=not run.questions, unique=True)
+        paused = run.standing == "paused"
+        assert goes_on_by_itself(run) or run.questions or paused, run.types
+        idle = bool(run.questions) or paused
+        under_way = st.lists(st.sampled_from(list(run.under_way) or [0]), min_size=not idle, unique=True)
         ended = data.draw(under_way) if run.under_way else []
         asked = [node_id for node_id in run.questions if not ended or data.draw(st.booleans())]
         for ordinal in ended:
             # Times in history go back now and then.
             run.now += data.draw(st.integers(-50, 4000))
-            if isinstance(run.under_way[ordinal], StartTimer):
-                run.fire(ordinal)
-                continue
-            match data.draw(st.sampled_from(["result", "result", "failure", "retry", "doubt", "cancelled"])):
-                case "result":
-                    result = data.draw(st.sampled_from([b'{"n": 1.10}', b"{}"]))
-                    run.succeed(ordinal, result, **data.draw(PEERS), **data.draw(REVISIONS))
-                case "failure":
-                    facts = {**data.draw(PEERS), **data.draw(REVISIONS), **data.draw(STATUSES)}
-                    run.fail(ordinal, call_failure(retryable=False, **facts))
-                case "retry":
-                    run.fail(ordinal, call_failure(retry_after=data.draw(st.sampled_from([0, 3, 11]))))
-                case "doubt":
-                    attempt = run.under_way[ordinal].attempt
-                    run.fail(ordinal, in_doubt(attempt=attempt, effectId=f"acme/{ordinal}"))
-                case _:
-                    run.cancelled(ordinal)
+            end(run, ordinal, data)
+        turn(run, data)
         for node_id in asked:
             run.answer(node_id, data.draw(ANSWERS))
         if not cancelling and data.draw(st.integers(0, 9)) == 0:
@@ -124,7 +192,10 @@ def test_the_projected_log_is_the_live_one(definition: dict[str, Any], data: st.
     assert [item.type for item in events if item.type in TERMINAL] == [events[-1].type]
     started = [item.node_id for item in events if item.type == "node.started"]
     ended = [item.node_id for item in events if item.type in {"node.completed", "node.failed", "node.cancelled"}]
-    assert sorted(started) == sorted(ended) == sorted(set(started))
+    assert sorted(ended) == sorted(set(started))
+    limit = options.max_node_executions
+    assert limit is None or len(set(started)) <= limit
+    check_pauses(events)
 
 
 @given(st.permutations(range(4)), st.booleans())

@@ -26,6 +26,13 @@ def test_a_start_survives_its_encoding_byte_for_byte() -> None:
     assert RunStart.decode(begun.carrying(b'{"s":1.0}').encode()).state == b'{"s":1.0}'
 
 
+def test_a_start_echoes_its_configurable_and_one_without_says_nothing_of_it() -> None:
+    begun = start(workflow([node("a")]), configurable=b'{ "version": 1, "run": {"runTimeoutMs":1} }')
+    assert RunStart.decode(begun.encode()) == begun
+    assert RunStart.decode(begun.carrying(b"{}").encode()).configurable == begun.configurable
+    assert b"configurable" not in start(workflow([node("a")])).encode()
+
+
 def test_a_start_from_a_newer_host_is_read_and_one_for_a_newer_engine_is_not() -> None:
     text = start(workflow([node("a")])).encode()
     assert RunStart.decode(text[:-1] + b',"later":1}').run_id == RUN_ID

@@ -1,0 +1,179 @@
+"""A run read: its snapshot, its events page by page, and its events as they come."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from http import HTTPStatus
+
+from fastapi import APIRouter, Depends, HTTPException, Request, Response
+from fastapi.responses import StreamingResponse
+from starlette.types import Send
+
+from .. import delivery, etags, openapi, polling, streaming
+from ..context import Host
+from ..ids import BoundId
+from ..streaming import StreamMode
+from ..web import JSON, caller
+
+__all__ = ("routes",)
+
+NOT_MODIFIED = 304
+
+EVENT_STREAM = "text/event-stream"
+
+LIVE = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+"""For answers that are good once, and that no proxy may hold back until it has more of them."""
+
+_SNAPSHOT = openapi.schema_of(
+    {
+        "runId": {"type": "string"},
+        "workflowId": {"type": "string"},
+        "status": {"type": "string"},
+        "owner": {"type": "object"},
+        "eventLogSchemaVersion": {"type": "integer"},
+    },
+    {
+        "engineVersion": {"type": "integer"},
+        "currentNodeId": {"type": "string"},
+        "startedAt": {"type": "string", "format": "date-time"},
+        "completedAt": {"type": "string", "format": "date-time"},
+        "error": {"type": "object"},
+        "inputs": {"type": "object"},
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "metadata": {},
+        "configurable": {"type": "object"},
+    },
+)
+
+_PAGE = openapi.schema_of(
+    {
+        "runId": {"type": "string"},
+        "events": {"type": "array", "items": {"type": "object"}},
+        "lastSequence": {"type": "integer", "minimum": -1},
+        "status": {"type": "string"},
+        "isTerminal": {"type": "boolean"},
+    }
+)
+
+_AFTER = openapi.parameter(
+    "afterSequence", "query", {"type": "integer", "minimum": 0}, "Events after this one; all if it is left out."
+)
+_TIMEOUT = openapi.parameter(
+    "timeout",
+    "query",
+    {"type": "integer", "minimum": 1, "maximum": polling.MAX_SECONDS, "default": polling.DEFAULT_SECONDS},
+    "Seconds to wait for an event if there is none.",
+)
+_MODE = openapi.parameter(
+    "streamMode",
+    "query",
+    {"type": "string", "pattern": streaming.MODE.pattern, "default": streaming.MODES[0]},
+    "What is shown: values alone, or one or more of the others, with commas between.",
+)
+_BUFFER = openapi.parameter(
+    "bufferMs",
+    "query",
+    {"type": "integer", "minimum": 0, "maximum": streaming.MAX_BUFFER_MS, "default": 0},
+    "Milliseconds that events may wait for others, to be sent as one batch.",
+)
+_LAST_EVENT_ID = openapi.parameter(
+    "Last-Event-ID", "header", {"type": "integer", "minimum": 0}, "The id of the last frame that the client has."
+)
+
+
+def routes(host: Host) -> APIRouter:
+    """The routes."""
+    router = APIRouter(dependencies=[Depends(caller(host.authenticator, "runs:read"))])
+
+    async def run(request: Request) -> Response:
+        log = await host.logs.open(_run_id(request))
+        headers = {"ETag": log.view.etag(cancelling=log.cancelling)}
+        if etags.matches(request.headers.get("if-none-match"), headers["ETag"]):
+            return Response(status_code=NOT_MODIFIED, headers=headers)
+        return _told(log.view.parts(cancelling=log.cancelling), headers)
+
+    async def poll(request: Request) -> Response:
+        run_id = _run_id(request)
+        after = polling.after_sequence(request.query_params.get("afterSequence"))
+        seconds = polling.timeout(request.query_params.get("timeout"))
+        log = await host.logs.open(run_id)
+        if request.method == "HEAD":
+            return Response(headers=LIVE, media_type=JSON)
+        await log.wait(after, seconds)
+        return StreamingResponse(delivery.page(str(run_id), log, after), headers=LIVE, media_type=JSON)
+
+    async def events(request: Request) -> Response:
+        run_id = _run_id(request)
+        mode = StreamMode.parse(request.query_params.get("streamMode"))
+        buffer_ms = streaming.buffer_ms(request.query_params.get("bufferMs"))
+        after = streaming.last_event_id(request.headers.get("last-event-id"))
+        log = await host.logs.open(run_id)
+        if request.method == "HEAD":
+            return Response(headers=LIVE, media_type=EVENT_STREAM)
+        return _EventStream(delivery.stream(log, after, mode, buffer_ms=buffer_ms))
+
+    # Else the name of an operation that is not here would be read as the end of an id.
+    router.add_api_route("/runs/{runId}:{operation}", _absent, methods=["GET", "HEAD"], include_in_schema=False)
+    router.get(
+        "/runs/{runId}",
+        operation_id="getRun",
+        summary="Where a run stands",
+        responses={
+            **openapi.answered(200, "The run.", _SNAPSHOT),
+            **openapi.answered(304, "The run stands where the client knows it to."),
+            **openapi.refused(400, 404, 410),
+        },
+        openapi_extra={"parameters": [openapi.IF_NONE_MATCH]},
+    )(run)
+    router.get(
+        "/runs/{runId}/events/poll",
+        operation_id="pollRunEvents",
+        summary="The events of a run after one of them; waits where there is none yet",
+        responses={**openapi.answered(200, "The events.", _PAGE), **openapi.refused(400, 404, 410)},
+        openapi_extra={"parameters": [_AFTER, _TIMEOUT]},
+    )(poll)
+    router.get(
+        "/runs/{runId}/events",
+        operation_id="streamRunEvents",
+        summary="The events of a run as they come, to the last one",
+        responses={
+            **openapi.answered(200, "The events.", {"type": "string"}, media_type=EVENT_STREAM),
+            **openapi.refused(400, 404, 410),
+        },
+        openapi_extra={"parameters": [_MODE, _BUFFER, _LAST_EVENT_ID]},
+    )(events)
+    for path, handler in (("", run), ("/events/poll", poll), ("/events", events)):
+        router.add_api_route(f"/runs/{{runId}}{path}", handler, methods=["HEAD"], include_in_schema=False)
+    return router
+
+
+def _told(parts: Sequence[bytes], headers: Mapping[str, str]) -> Response:
+    """An answer that is there already. What is large is sent as its client takes it, and held once for all of them."""
+    size = sum(map(len, parts))
+    if size <= delivery.CHUNK_BYTES:
+        return Response(b"".join(parts), headers=headers, media_type=JSON)
+    return StreamingResponse(delivery.whole(parts), headers={**headers, "Content-Length": str(size)}, media_type=JSON)
+
+
+async def _absent() -> Response:
+    raise HTTPException(HTTPStatus.NOT_FOUND)
+
+
+def _run_id(request: Request) -> BoundId:
+    run_id = BoundId.from_segment(request.path_params["runId"], name="runId")
+    run_id.require_tenant(request.state.principal.tenant)
+    return run_id
+
+
+class _EventStream(StreamingResponse):
+    """A stream that is cut where its client is to come back, and otherwise ended."""
+
+    def __init__(self, frames: AsyncIterator[bytes]) -> None:
+        super().__init__(frames, headers=LIVE, media_type=EVENT_STREAM)
+
+    async def stream_response(self, send: Send) -> None:
+        try:
+            await super().stream_response(send)
+        except delivery.CutError:
+            # The server closes a connection whose answer was not ended: some clients take a quiet end for the run's.
+            return

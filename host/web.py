@@ -1,0 +1,120 @@
+"""What every route needs: who asks, the bytes that were sent, and an answer as data. Knows HTTP and no operation."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from fastapi import Request, Response
+
+from openwop_mcp.config import Limits
+
+from .errors import HostError
+from .limiting import Admission
+from .principals import Principal
+
+__all__ = ("JSON", "Answer", "Authenticator", "body_limit", "caller", "header", "read_body")
+
+JSON = "application/json"
+"""The one media type of bodies, both ways; events may also be streamed."""
+
+BODY_ROOM = 256 * 1024
+"""Bytes that a body may have beside a run's inputs: all the tags that a run may have fill half of it."""
+
+
+class Authenticator(Protocol):
+    """Tells who sent a request."""
+
+    async def authenticate(self, authorization: str | None) -> Principal:
+        """Tell it by the ``Authorization`` header.
+
+        Raises:
+            HostError: ``unauthenticated``.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer that can be kept and given again.
+
+    Attributes:
+        status: The HTTP status.
+        body: JSON text.
+        headers: Headers beside those of every answer.
+    """
+
+    status: int
+    body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, error: HostError) -> Answer:
+        """The answer that says that a request is not done."""
+        return cls(error.status, error.envelope, error.headers)
+
+    def response(self) -> Response:
+        """The response."""
+        return Response(self.body, self.status, dict(self.headers), JSON if self.body else None)
+
+
+def caller(authenticator: Authenticator, *scopes: str) -> Callable[[Request], Awaitable[Principal]]:
+    """Make a dependency that gives who asks, and refuses who may not, or asks for too much at once.
+
+    Args:
+        authenticator: Tells who it is.
+        scopes: What the operation needs.
+    """
+
+    async def authenticated(request: Request) -> Principal:
+        principal = await authenticator.authenticate(request.headers.get("authorization"))
+        request.state.principal = principal
+        if (admission := Admission.of(request.scope)) is not None:
+            admission.take(principal.key_id)
+        principal.require(*scopes)
+        return principal
+
+    return authenticated
+
+
+def body_limit(limits: Limits) -> int:
+    """Bytes that the body of a request may have."""
+    return limits.call_bytes + BODY_ROOM
+
+
+def header(request: Request, name: str) -> str | None:
+    """The value of a header, which is one list if it came in several lines; None if it did not come."""
+    return ", ".join(request.headers.getlist(name)) if name in request.headers else None
+
+
+async def read_body(request: Request, *, most: int) -> bytes:
+    """Read what was sent.
+
+    Args:
+        request: The request.
+        most: Bytes that it may have.
+
+    Raises:
+        HostError: ``unsupported_media_type`` if it is something else than JSON, ``payload_too_large``,
+            ``rate_limited`` if the caller's other requests hold too much already.
+    """
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    declared = request.headers.get("content-length", "")
+    if declared.isdecimal() and int(declared) > most:
+        raise _too_large(most)
+    admission = Admission.of(request.scope)
+    body = bytearray()
+    async for piece in request.stream():
+        if admission is not None:
+            admission.hold(len(piece))
+        body += piece
+        if len(body) > most:
+            raise _too_large(most)
+    if body and media_type != JSON:
+        raise HostError("unsupported_media_type", f"Content-Type: send {JSON}")
+    return bytes(body)
+
+
+def _too_large(most: int) -> HostError:
+    return HostError("payload_too_large", f"the body may have {most} bytes: send less", {"maxRequestBodyBytes": most})

@@ -1,0 +1,168 @@
+"""What no test of a case thought of: requests made up from the host's own OpenAPI document, by the thousand."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import pytest
+import schemathesis
+from schemathesis.checks import CHECKS
+from schemathesis.config import SchemathesisConfig
+from schemathesis.engine import StopReason, events, from_schema
+from temporalio.client import Client
+
+from host.errors import REGISTRY
+from host.ids import project
+from host.serving import Offer
+from openwop_mcp.runs.start import Options
+from tests.support.pack import pack_worker, settings_for
+
+KEY = "fuzz-key-0123456789"
+TENANT = "fuzz"
+"""Of no other test: a list of its runs has none whose large values are kept where this host does not look."""
+
+EXAMPLES = 30
+"""Requests that are made up for an operation, and as many for what is wrong with one."""
+
+LONGEST_RUN_MS = 2000
+"""No stream lasts longer, also where its run was paused."""
+
+WORKFLOWS = ["conformance-noop", "conformance-identity", "conformance-delay", "conformance-failure", "none"]
+
+REFUSED_FROM = 400
+
+
+@dataclass
+class Fuzzed:
+    """What came of it."""
+
+    answers: Counter[tuple[str, int]] = field(default_factory=Counter)
+    faults: list[str] = field(default_factory=list)
+
+    def statuses(self, operation: str) -> set[int]:
+        """The statuses that an operation was answered with."""
+        return {status for label, status in self.answers if label == operation}
+
+
+@pytest.fixture(scope="module")
+async def address(client: Client) -> AsyncIterator[str]:
+    tables: dict[str, Any] = {
+        "host": {"bind": "127.0.0.1:0", "fixtures": True, "key_rate": 1_000_000},
+        "keys": [{"id": "fuzz", "secret": {"env": "KEY"}, "tenant": TENANT, "subject": "fuzz", "scopes": ["*"]}],
+    }
+    async with pack_worker(client, settings_for("http://127.0.0.1:9/mcp", **tables)) as pack:
+        assert pack.settings is not None
+        offer = Offer.of(pack.settings, {"KEY": KEY}, source="test")
+        async with offer.serving(client, Options(run_timeout_ms=LONGEST_RUN_MS)) as host:
+            yield host.address
+
+
+@pytest.fixture(scope="module")
+async def document(address: str) -> dict[str, Any]:
+    """The host's document, in which ids are such that something is there."""
+    async with httpx.AsyncClient(base_url=address, headers={"Authorization": f"Bearer {KEY}"}) as client:
+        told: dict[str, Any] = (await client.get("/openapi.json")).json()
+        created = [
+            await client.post("/runs", json={"workflowId": workflow_id, "inputs": {"payload": {}}})
+            for workflow_id in WORKFLOWS[:-1]
+        ]
+    runs = [project(answer.json()["runId"]) for answer in created]
+    body = told["paths"]["/runs"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    body["properties"]["workflowId"] = {"enum": WORKFLOWS}
+    # The fuzzer takes it for the schema of each event, as OpenAPI 3.2 has it.
+    del told["paths"]["/runs/{runId}/events"]["get"]["responses"]["200"]["content"]["text/event-stream"]["schema"]
+    for operations in told["paths"].values():
+        for operation in operations.values():
+            for parameter in operation["parameters"]:
+                if parameter["name"] == "runId":
+                    parameter["schema"] = {"enum": [*runs, f"{TENANT}~2F{'0' * 16}", f"globex~2F{'0' * 16}"]}
+                elif parameter["name"] == "workflowId" and parameter["in"] == "path":
+                    parameter["schema"] = {"enum": WORKFLOWS}
+    return told
+
+
+@pytest.fixture
+def fuzzed() -> Iterator[Fuzzed]:
+    """Where answers are counted, and looked at for what holds of every one of them."""
+    own = Fuzzed()
+
+    def keeps_to_the_contract(
+        _context: schemathesis.CheckContext, response: schemathesis.Response, case: schemathesis.Case[Any]
+    ) -> None:
+        own.answers[case.operation.label, response.status_code] += 1
+        assert response.headers.get("openwop-version") == ["2.0"], "no contract is named"
+        assert b"Traceback" not in response.content
+        if response.status_code >= REFUSED_FROM and response.request.method != "HEAD":
+            told = json.loads(response.content)
+            assert {"error", "message"} <= set(told) <= {"error", "message", "details"}, told
+            assert REGISTRY[told["error"]].status == response.status_code, told
+
+    schemathesis.check(keeps_to_the_contract)
+    yield own
+    CHECKS.unregister(keeps_to_the_contract.__name__)
+
+
+def fuzz(address: str, document: dict[str, Any], into: Fuzzed, **config: Any) -> None:
+    """Make requests up and send them."""
+    settings = SchemathesisConfig.from_dict(
+        {
+            "seed": 5,
+            "request-timeout": 30,
+            "suppress-health-check": ["all"],
+            # A parameter that is none of the host's is nothing to refuse.
+            "generation": {
+                "deterministic": True,
+                "max-examples": EXAMPLES,
+                "database": "none",
+                "allow-extra-parameters": False,
+            },
+            # A body can fit its schema and not its workflow; and for a method that a path has not, OpenWOP has no code.
+            "checks": {"positive_data_acceptance": {"enabled": False}, "unsupported_method": {"enabled": False}},
+            **config,
+        }
+    )
+    schema = schemathesis.openapi.from_dict(document, config=settings)
+    schema.config.update(base_url=address)
+    for event in from_schema(schema).execute():
+        match event:
+            case events.ScenarioFinished():
+                for checks in event.recorder.checks.values():
+                    found = (check.failure_info for check in checks if check.failure_info is not None)
+                    into.faults += [f"{one.failure}\n{one.code_sample}" for one in found]
+            case events.NonFatalError():
+                into.faults.append(f"{event.label}: {event.value!r}")
+            case events.FatalError():
+                raise event.exception
+            case events.EngineFinished():
+                assert event.stop_reason is StopReason.COMPLETED
+
+
+async def test_whatever_is_asked_with_a_key_is_answered_as_the_document_says(
+    address: str, document: dict[str, Any], fuzzed: Fuzzed
+) -> None:
+    headers = {"Authorization": f"Bearer {KEY}"}
+    await asyncio.to_thread(fuzz, address, document, fuzzed, headers=headers)
+    assert not fuzzed.faults, "\n\n".join(fuzzed.faults[:5])
+    # It went deep: each operation was also carried out, and refused for what it is refused for.
+    assert fuzzed.statuses("POST /runs") >= {201, 400, 404, 409}
+    assert fuzzed.statuses("GET /runs/{runId}") >= {200, 400, 403, 404}
+    assert fuzzed.statuses("GET /runs/{runId}/events/poll") >= {200, 400, 403, 404}
+    assert fuzzed.statuses("GET /runs/{runId}/events") >= {200, 400, 403, 404}
+    assert fuzzed.statuses("POST /runs/{runId}:pause") >= {400, 403, 404, 409}
+    assert fuzzed.statuses("POST /runs:bulk-cancel") >= {200, 400}
+    assert fuzzed.statuses("GET /runs") >= {200, 400}
+
+
+async def test_whatever_is_asked_without_a_key_is_refused_as_the_document_says(
+    address: str, document: dict[str, Any], fuzzed: Fuzzed
+) -> None:
+    await asyncio.to_thread(fuzz, address, document, fuzzed, phases={"stateful": {"enabled": False}})
+    assert not fuzzed.faults, "\n\n".join(fuzzed.faults[:5])
+    for label in {label for label, _ in fuzzed.answers} - {"GET /.well-known/openwop", "GET /openapi.json"}:
+        assert fuzzed.statuses(label) <= {401, 404, 406}
