@@ -116,7 +116,24 @@ app.add_typer(interrupts, name="interrupts")
 
 Config = Annotated[str | None, typer.Option("--config", metavar="FILE", help="Settings; default openwop-mcp.toml.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value, also on failure.")]
-Run = Annotated[str, typer.Argument(metavar="RUN", help="A run id, as 'runs start' prints it.")]
+
+
+def unprojected(run: str | None) -> str | None:
+    """A run id, also where it is given as paths of the host have it, with ~2F for its slash."""
+    if run is None or "~2F" not in run:
+        return run
+    # Here for the same reason as in `running_worker`.
+    from host.errors import HostError
+    from host.ids import BoundId
+
+    try:
+        return str(BoundId.from_segment(run, name="RUN"))
+    except HostError:
+        # Workflows of one's own have any id.
+        return run
+
+
+Run = Annotated[str, typer.Argument(metavar="RUN", help="A run id, as 'runs start' prints it.", callback=unprojected)]
 
 
 class CommandError(Exception):
@@ -263,7 +280,7 @@ async def running_worker(client: Client, settings: Settings, workflows: Sequence
 
 
 def offer_of(settings: Settings, config: str | None) -> Offer:
-    """What the host of these settings offers.
+    """What the host of these settings offers; warns of what runs of it will fail with.
 
     Raises:
         SettingsError: With all that is wrong with it.
@@ -271,7 +288,10 @@ def offer_of(settings: Settings, config: str | None) -> Offer:
     # Here for the same reason as in `running_worker`.
     from host.serving import Offer
 
-    return Offer.of(settings, os.environ, source=config or DEFAULT_FILE)
+    offer = Offer.of(settings, os.environ, source=config or DEFAULT_FILE)
+    for doubt in offer.workflows.doubts(settings.servers):
+        logging.getLogger(__name__).warning("%s", terminal.escape(doubt))
+    return offer
 
 
 @contextlib.asynccontextmanager
@@ -350,6 +370,9 @@ def run_command(config: Config = None) -> None:
 @app.command("serve")
 def serve_command(config: Config = None) -> None:
     """Run the REST surface against the Temporal of the settings, until SIGINT or SIGTERM."""
+    # Here for the same reason as in `running_worker`.
+    from host.pollers import warn_unless_polled
+
     settings = settings_of(config, secrets=False)
     offer = offer_of(settings, config)
 
@@ -358,6 +381,7 @@ def serve_command(config: Config = None) -> None:
         await check_retention(client)
         await check_storage(client, settings)
         async with running_host(client, offer) as host:
+            await warn_unless_polled(client, settings.worker.task_queue)
             ready(host=host.address, temporal=settings.temporal.address, taskQueue=settings.worker.task_queue)
             await asyncio.Event().wait()
 
@@ -372,7 +396,7 @@ def dev_command(
     db: Annotated[Path | None, typer.Option(help="Keep Temporal's data in this file; default in memory.")] = None,
 ) -> None:
     """Run an embedded Temporal, its UI, a worker and the REST surface in one go, until SIGINT or SIGTERM."""
-    own = with_key(serving_settings(config))
+    own, key = with_key(serving_settings(config))
     offer = offer_of(own, config)
 
     async def serve() -> None:
@@ -383,6 +407,8 @@ def dev_command(
             client = await connect(settings, traced=True)
             await check_storage(client, settings)
             async with running_host(client, offer) as host, running_worker(client, settings):
+                if key is not None:
+                    complain(f"no key is configured; this one is good until dev ends: Authorization: Bearer {key}")
                 ready(
                     host=host.address,
                     temporal=temporal.address,
@@ -653,7 +679,9 @@ def runs_export_command(
 
 @app.command("replay")
 def replay_command(
-    what: Annotated[str, typer.Argument(metavar="RUN|FOLDER|FILE", help="A run id, or exported histories.")],
+    what: Annotated[
+        str, typer.Argument(metavar="RUN|FOLDER|FILE", help="A run id, or exported histories.", callback=unprojected)
+    ],
     workflow: Annotated[
         list[str] | None, typer.Option("--workflow", metavar="MODULE:CLASS", help="A workflow of your own; repeatable.")
     ] = None,
@@ -706,7 +734,9 @@ def effects_command(run: Run, config: Config = None, as_json: AsJson = False) ->
 
 @interrupts.command("list")
 def interrupts_list_command(
-    run: Annotated[str | None, typer.Argument(metavar="RUN", help="A run id; default all that wait.")] = None,
+    run: Annotated[
+        str | None, typer.Argument(metavar="RUN", help="A run id; default all that wait.", callback=unprojected)
+    ] = None,
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
@@ -778,12 +808,11 @@ def serving_settings(config: str | None) -> Settings:
     return settings
 
 
-def with_key(settings: Settings) -> Settings:
-    """The settings of `dev`, which without a key makes one for itself: nothing has to be set up to try it."""
+def with_key(settings: Settings) -> tuple[Settings, str | None]:
+    """The settings of `dev`, which without a key makes one for itself, and that: nothing has to be set up to try it."""
     if settings.keys or settings.issuers:
-        return settings
+        return settings, None
     key = secrets.token_urlsafe(24)
-    complain(f"no key is configured; this one is good until dev ends: Authorization: Bearer {key}")
     own = Key(
         id="dev",
         sha256=hashlib.sha256(key.encode()).hexdigest(),
@@ -791,7 +820,7 @@ def with_key(settings: Settings) -> Settings:
         subject="dev",
         scopes=("*",),
     )
-    return settings.model_copy(update={"keys": (own,)})
+    return settings.model_copy(update={"keys": (own,)}), key
 
 
 def no_file(config: str | None) -> str:
@@ -882,7 +911,7 @@ def configured(settings: Settings, server_id: str, config: str | None) -> Server
     """
     server = settings.server(server_id, settings.worker.tenant)
     if server is None:
-        unknown = UnknownServerError(server_id)
+        unknown = UnknownServerError(server_id, barred=settings.barred(server_id, settings.worker.tenant))
         details, delivery = known(unknown)
         raise CommandError(f"{unknown}{no_file(config)}", code=unknown.code, details=details, delivery=delivery)
     return server

@@ -90,8 +90,12 @@ class Calls:
         Raises:
             UnknownServerError: There is none.
         """
-        if self._settings.server(server_id, tenant or self._settings.worker.tenant) is None:
-            raise UnknownServerError(server_id)
+        tenant = tenant or self._settings.worker.tenant
+        if self._settings.server(server_id, tenant) is None:
+            if server_id in self._settings.servers:
+                # To the caller it is not there: what other tenants have is none of theirs.
+                logger.warning("a call was refused: servers.%s.tenants does not admit tenant %r", server_id, tenant)
+            raise UnknownServerError(server_id, barred=self._settings.barred(server_id, tenant))
         return self._clients[server_id]
 
     async def perform(

@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, Literal
 
 from openwop_mcp import jsontext
 from openwop_mcp.calls import MAX_DEPTH
 
 from . import configurable
-from .errors import HostError, invalid, place
+from .errors import MAX_NAME_SHOWN, HostError, invalid, place
 from .ids import is_author_id
 
 __all__ = (
@@ -225,6 +226,8 @@ def read_resolve(body: bytes) -> bytes:
 
 def _root(body: bytes, known: frozenset[str]) -> dict[str, bytes]:
     """The members of a closed root."""
+    if not body:
+        raise HostError("validation_error", "the body is empty: write a JSON object", {"field": "body"})
     try:
         jsontext.check(body)
         given = jsontext.members(body, MAX_MEMBERS)
@@ -233,11 +236,17 @@ def _root(body: bytes, known: frozenset[str]) -> dict[str, bytes]:
     members: dict[str, bytes] = {}
     for name, value in given:
         if name not in known:
-            raise invalid(place(name), f"no such member: write {', '.join(sorted(known))}")
+            raise invalid(place(name), f"no such member: {_instead(name, known)}")
         if name in members:
             raise invalid(name, "it stands there twice: keep one")
         members[name] = value
     return members
+
+
+def _instead(name: str, known: frozenset[str]) -> str:
+    offered = sorted(known - _NOT_OFFERED.keys())
+    near = get_close_matches(name[:MAX_NAME_SHOWN], offered, 1)
+    return f"did you mean {near[0]}?" if near else f"write {', '.join(offered)}"
 
 
 def _text(members: Mapping[str, bytes], name: str, *, most: int | None = None) -> str | None:

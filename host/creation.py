@@ -22,6 +22,7 @@ from .context import Host
 from .errors import HostError, invalid, place
 from .ids import BoundId
 from .listing import RunList
+from .pollers import Pollers
 from .principals import Principal
 from .records import Keyed
 from .scopes import START_WITHIN, Scopes
@@ -43,6 +44,7 @@ class Creation:
         self._host = host
         self._listed = listed
         self._scopes = Scopes(host.client)
+        self._pollers = Pollers(host.client, host.task_queue, host.stopping)
 
     async def create(self, caller: Principal, asked: CreateRun, keyed: Keyed | None, *, enforced: bool) -> Answer:
         """Create a run, or give the answer that the same request had before.
@@ -107,6 +109,7 @@ class Creation:
                 raise _too_large("is more than this Temporal takes") from None
             raise
         self._listed.created(start.run_id)
+        self._pollers.created()
         return _created(run_id)
 
     async def _claim(self, tenant: str, scope_id: str, run_id: BoundId, *, enforced: bool) -> None:

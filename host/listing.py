@@ -7,6 +7,7 @@ time after the other, each run stands where its first part began, and how it sta
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import time
 from collections import deque
@@ -19,6 +20,7 @@ from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
 from openwop_mcp import jsontext
+from openwop_mcp.storage import StorageError
 
 from .cursors import Cursors
 from .errors import HostError, invalid
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from .logs import RunLogs
 
 __all__ = ("FILTERS", "MAX_PAGE_SIZE", "Asked", "RunList")
+
+logger = logging.getLogger("openwop_mcp.host")
 
 MAX_PAGE_SIZE = 100
 """Runs on a page at most: each costs a question to Temporal, and its log where that is not known yet."""
@@ -165,7 +169,6 @@ class RunList:
         Raises:
             HostError: ``validation_error`` if the cursor is none of this list's.
             RPCError: Temporal does not answer.
-            StorageError: A large value cannot be had now.
         """
         cursors = await self._sealing()
         before: tuple[int, str] | None = None
@@ -208,6 +211,10 @@ class RunList:
             if error.code in _UNREADABLE:
                 return None
             raise
+        except StorageError as error:
+            # It may stay away, and would keep its tenant from all other runs.
+            logger.warning("run %s is left out of a list: %s", row.run_id, error)
+            return None
         if log.generation.extent.parts[0] != row.part:
             return None
         if status is not None and log.view.status(cancelling=log.cancelling) != status:

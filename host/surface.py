@@ -12,6 +12,7 @@ import re
 import time
 import uuid
 from collections.abc import Collection, Mapping
+from http import HTTPStatus
 from urllib.parse import unquote
 
 from fastapi.exceptions import RequestValidationError
@@ -56,6 +57,11 @@ _BY_STATUS: Mapping[int, tuple[str, str]] = {
 }
 """What the framework refuses by a status alone. For a method that a path does not have, OpenWOP has no code."""
 
+_WITH_SLASH = ("not_found", "there is no such operation here: in a path, write the slash of a run's id as ~2F")
+
+_UNPROJECTED = re.compile(r"/runs/[^/:]+/[A-Za-z0-9._~-]{16,128}(?:[/:]|$)")
+"""The path of a run whose id was written with its slash."""
+
 _UNRESERVED = re.compile(r"%(?:2[DdEe]|3[0-9Aa]|4[1-9A-Fa-f]|5[0-9AaFf]|6[1-9A-Fa-f]|7[0-9AaEe])")
 """Escapes of what never needs one (RFC 3986, section 2.3), and of the colon, which begins the name of an operation."""
 
@@ -68,8 +74,8 @@ def routed(raw_path: bytes) -> str:
     return _UNRESERVED.sub(lambda escape: unquote(escape[0]), raw_path.decode("latin-1"))
 
 
-def refusal(error: Exception) -> HostError | None:
-    """What is answered where a request raised; None for what nobody foresaw."""
+def refusal(error: Exception, path: str = "") -> HostError | None:
+    """What is answered where a request for a path raised; None for what nobody foresaw."""
     match error:
         case HostError():
             return error
@@ -77,7 +83,8 @@ def refusal(error: Exception) -> HostError | None:
             fault = error.errors()[0]
             return invalid(place(*(str(step) for step in fault["loc"][1:])) or "body", fault["msg"])
         case HTTPException() if error.status_code in _BY_STATUS:
-            return HostError(*_BY_STATUS[error.status_code])
+            unprojected = error.status_code == HTTPStatus.NOT_FOUND and _UNPROJECTED.match(path)
+            return HostError(*(_WITH_SLASH if unprojected else _BY_STATUS[error.status_code]))
         case RPCTimeoutOrCancelledError() | RPCError() if getattr(error, "status", RPCStatusCode.ABORTED) in _AWAY:
             return _away("Temporal")
         case StorageError():
@@ -166,7 +173,7 @@ class _Exchange:
         """Answer that it is not done. An answer that had begun is cut, so that nobody takes it for whole."""
         if isinstance(error, ClientDisconnect):
             return
-        told = refusal(error)
+        told = refusal(error, self._scope["path"])
         if told is None:
             faults.error("request %s failed", self._correlation_id, exc_info=error)
         elif self._status is not None:

@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from fastapi import Request, Response
+from fastapi import APIRouter, Request, Response
+from fastapi.routing import APIRoute
 
 from openwop_mcp.config import Limits
 
@@ -14,7 +15,7 @@ from .errors import HostError
 from .limiting import Admission
 from .principals import Principal
 
-__all__ = ("JSON", "Answer", "Authenticator", "body_limit", "caller", "header", "read_body")
+__all__ = ("JSON", "Answer", "Authenticator", "body_limit", "caller", "header", "read_body", "with_head")
 
 JSON = "application/json"
 """The one media type of bodies, both ways; events may also be streamed."""
@@ -114,6 +115,18 @@ async def read_body(request: Request, *, most: int) -> bytes:
     if body and media_type != JSON:
         raise HostError("unsupported_media_type", f"Content-Type: send {JSON}")
     return bytes(body)
+
+
+def with_head(router: APIRouter) -> APIRouter:
+    """Let HEAD be asked wherever GET is: the server leaves the body out. No document lists it."""
+    for route in tuple(router.routes):
+        if isinstance(route, APIRoute) and route.methods == {"GET"}:
+            # The router adds its own again.
+            own = route.dependencies[len(router.dependencies) :]
+            router.add_api_route(
+                route.path, route.endpoint, methods=["HEAD"], dependencies=own, include_in_schema=False
+            )
+    return router
 
 
 def _too_large(most: int) -> HostError:

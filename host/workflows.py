@@ -6,8 +6,9 @@ refused to whoever asks for a run of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
 from typing import Self
@@ -45,6 +46,7 @@ class Workflow:
         etag: Strong, of these bytes.
         definition: What can be run; None where something is missing.
         missing: Capabilities that it needs and that are not there.
+        unknown_types: The node types that it needs and that are not there.
     """
 
     id: str
@@ -53,6 +55,7 @@ class Workflow:
     etag: str
     definition: Definition | None
     missing: tuple[str, ...] = ()
+    unknown_types: tuple[str, ...] = ()
 
 
 class Workflows:
@@ -104,10 +107,21 @@ class Workflows:
         """The conformance workflows that can be run."""
         return [identity for identity in self._fixtures if self._by_id[identity].definition is not None]
 
-    @property
-    def incomplete(self) -> list[Workflow]:
-        """Those that cannot be run, since something is missing here."""
-        return [workflow for workflow in self._by_id.values() if workflow.missing]
+    def doubts(self, servers: Collection[str]) -> list[str]:
+        """What runs will most likely fail with, a line for each: file, and what is not there.
+
+        None of it is a fault of the file: another host or a worker with other settings may have it.
+
+        Args:
+            servers: Ids of the servers in the settings.
+        """
+        return [
+            f"{workflow.file}: {doubt}"
+            for workflow in self._by_id.values()
+            # What a host lacks of the conformance workflows says what it does not offer.
+            if workflow.file.parent != FIXTURES
+            for doubt in _doubts(workflow, servers)
+        ]
 
     def workflow(self, workflow_id: str) -> Workflow:
         """A workflow, whether it can be run or not.
@@ -117,7 +131,8 @@ class Workflows:
         """
         workflow = self._by_id.get(workflow_id)
         if workflow is None:
-            raise HostError("not_found", "workflowId: there is no such workflow here")
+            near = _did_you_mean(workflow_id, [one.id for one in self._by_id.values() if one.definition is not None])
+            raise HostError("not_found", f"workflowId: there is no such workflow here{near}")
         return workflow
 
     def get(self, workflow_id: str) -> Definition:
@@ -153,16 +168,33 @@ def _read(file: Path) -> Workflow:
         raise definitions.DefinitionNotFoundError(f"{file}: cannot be read (Not a regular file)")
     text = definitions.read_text(file)
     definition: Definition | None = None
-    missing: tuple[str, ...] = ()
+    unknown_types: tuple[str, ...] = ()
     try:
         definition = parse(text, source=str(file), node_types=REGISTRY)
     except DefinitionError as error:
         # What is missing here may be there elsewhere; any other fault is the file's.
         if len(error.unknown_types) < len(error.faults):
             raise
-        missing = tuple(dict.fromkeys(_FAMILY.get(type_id, type_id) for type_id in error.unknown_types))
+        unknown_types = tuple(dict.fromkeys(error.unknown_types))
     schema = jsontext.member(text, "configurableSchema")
     if schema is not None and (verdict := schemas.check(schema, b"{}")).state == "unchecked":
         raise DefinitionError([f"{file}: configurableSchema: nothing can be checked by it: {verdict.reason}"])
     identity = jsontext.decode(jsontext.member(text, "id") or b"null")
-    return Workflow(identity, file, text, etags.of_bytes(text), definition, missing)
+    missing = tuple(dict.fromkeys(_FAMILY.get(type_id, type_id) for type_id in unknown_types))
+    return Workflow(identity, file, text, etags.of_bytes(text), definition, missing, unknown_types)
+
+
+def _doubts(workflow: Workflow, servers: Collection[str]) -> Iterator[str]:
+    for type_id in workflow.unknown_types:
+        yield f"there is no node type '{type_id}' here, so that no run is created{_did_you_mean(type_id, REGISTRY)}"
+    for node in () if workflow.definition is None else workflow.definition.nodes:
+        named = jsontext.member(node.config, "serverId") if "serverId" in node.type.either else None
+        server_id = None if named is None else jsontext.decode(named)
+        if isinstance(server_id, str) and server_id not in servers:
+            near = _did_you_mean(server_id, servers)
+            yield f"node '{node.id}': config.serverId: the settings have no server '{server_id}'{near}"
+
+
+def _did_you_mean(given: str, known: Iterable[str]) -> str:
+    near = get_close_matches(given, list(known), 1)
+    return f" (did you mean '{near[0]}'?)" if near else ""

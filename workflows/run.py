@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -17,7 +18,7 @@ from temporalio.common import RawValue, RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError
 
 with workflow.unsafe.imports_passed_through():
-    from openwop_mcp import failures
+    from openwop_mcp import failures, terminal
     from openwop_mcp.errors import InvalidRequestError
     from openwop_mcp.nodes import NodeCall
     from openwop_mcp.runs import machine as machines
@@ -29,6 +30,9 @@ __all__ = ("RunWorkflow",)
 
 ATTEMPT_TIMEOUT = timedelta(hours=2)
 """Backstop for one attempt of a node. The limits that matter are the server's ``timeouts``, in the worker."""
+
+MAX_LOGGED = 300
+"""Characters of a failure's message in the log: the whole of it is in the run's history."""
 
 ONE_ATTEMPT = RetryPolicy(maximum_attempts=1)
 
@@ -45,6 +49,10 @@ NO_RESUME: Mapping[machines.Standing, tuple[str, str]] = {
     "over": ("run_terminal", "the run is over"),
 }
 """Why a run is not resumed, in the same way."""
+
+# Says nothing on replay.
+_logger = workflow.LoggerAdapter(logging.getLogger("openwop_mcp.runs"), None)
+_logger.workflow_info_on_message = False
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -215,7 +223,9 @@ class RunWorkflow:
                     type=command.code,
                     non_retryable=True,
                 )
-                raise failures.unsaid(error) if self._machine.is_sensitive(command.node_id) else error
+                sensitive = self._machine.is_sensitive(command.node_id)
+                self._log_failure(command, sensitive=sensitive)
+                raise failures.unsaid(error) if sensitive else error
             case machines.CancelRun():
                 raise asyncio.CancelledError
             case machines.ContinueAsNew():
@@ -231,6 +241,11 @@ class RunWorkflow:
                     memo=workflow.memo(),
                 )
         return None
+
+    def _log_failure(self, command: machines.FailRun, *, sensitive: bool) -> None:
+        node = "" if command.node_id is None else f", node {command.node_id}"
+        message = "" if sensitive else f": {terminal.escape(command.message[:MAX_LOGGED])}"
+        _logger.warning("run %s failed%s: %s%s", workflow.info().workflow_id, node, command.code, message)
 
     def _schedule(self, command: machines.ScheduleNode) -> asyncio.Task[Any]:
         owner = self._start.owner

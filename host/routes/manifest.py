@@ -5,14 +5,13 @@ from __future__ import annotations
 from urllib.parse import unquote
 
 from fastapi import APIRouter, Depends, Request, Response
-from fastapi.routing import APIRoute
 
 from openwop_mcp import jsontext
 
 from .. import etags, openapi
 from ..context import Host
 from ..discovery import Document
-from ..web import JSON, caller
+from ..web import JSON, caller, with_head
 
 __all__ = ("routes",)
 
@@ -75,12 +74,7 @@ def routes(host: Host, discovery: Document) -> APIRouter:
         found = host.workflows.workflow(unquote(request.path_params["workflowId"]))
         return _representation(request, Document(found.text, found.etag))
 
-    for route in tuple(router.routes):
-        assert isinstance(route, APIRoute)
-        router.add_api_route(
-            route.path, route.endpoint, methods=["HEAD"], dependencies=route.dependencies, include_in_schema=False
-        )
-    return router
+    return with_head(router)
 
 
 def _representation(request: Request, document: Document) -> Response:

@@ -13,7 +13,7 @@ from .. import delivery, etags, openapi, polling, streaming
 from ..context import Host
 from ..ids import BoundId
 from ..streaming import StreamMode
-from ..web import JSON, caller
+from ..web import JSON, caller, with_head
 
 __all__ = ("routes",)
 
@@ -142,9 +142,7 @@ def routes(host: Host) -> APIRouter:
         },
         openapi_extra={"parameters": [_MODE, _BUFFER, _LAST_EVENT_ID]},
     )(events)
-    for path, handler in (("", run), ("/events/poll", poll), ("/events", events)):
-        router.add_api_route(f"/runs/{{runId}}{path}", handler, methods=["HEAD"], include_in_schema=False)
-    return router
+    return with_head(router)
 
 
 def _told(parts: Sequence[bytes], headers: Mapping[str, str]) -> Response:

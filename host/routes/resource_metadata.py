@@ -6,7 +6,7 @@ from fastapi import APIRouter, Response
 
 from ..context import Host
 from ..protected_resource import ProtectedResource
-from ..web import JSON
+from ..web import JSON, with_head
 
 __all__ = ("routes",)
 
@@ -22,4 +22,4 @@ def routes(host: Host) -> APIRouter:
         async def resource_metadata() -> Response:
             return Response(metadata, media_type=JSON)
 
-    return router
+    return with_head(router)

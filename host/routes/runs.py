@@ -19,7 +19,7 @@ from ..listing import Asked, RunList
 from ..records import Keyed
 from ..siblings import client as runs
 from ..snapshot import RunStatus
-from ..web import Answer, body_limit, caller, header, read_body
+from ..web import Answer, body_limit, caller, header, read_body, with_head
 
 __all__ = ("routes",)
 
@@ -137,7 +137,7 @@ def routes(host: Host) -> APIRouter:
         run_id.require_tenant(request.state.principal.tenant)
         return Answer(HTTPStatus.OK, await _ledger(host, run_id)).response()
 
-    return router
+    return with_head(router)
 
 
 async def _ledger(host: Host, run_id: BoundId) -> bytes:

@@ -823,6 +823,11 @@ class Settings(_Table):
             return None
         return server
 
+    def barred(self, server_id: str, tenant: str) -> str | None:
+        """The tenant, if it is the worker's own and a server of that id does not admit it; for the operator to hear."""
+        own = tenant == self.worker.tenant and server_id in self.servers
+        return tenant if own and self.server(server_id, tenant) is None else None
+
 
 # --- loading --------------------------------------------------------------------------------------------------------
 

@@ -104,14 +104,23 @@ class McpError(Exception):
 
 
 class UnknownServerError(McpError):
-    """The server id is not configured for the caller's tenant."""
+    """The server id is not configured for the caller's tenant.
+
+    Args:
+        server_id: The id.
+        barred: The operator's own tenant, where there is a server of that id that does not admit it. Not for others to
+            hear: what other tenants have is none of theirs.
+    """
 
     code = "not_found"
 
-    def __init__(self, server_id: str) -> None:
+    def __init__(self, server_id: str, *, barred: str | None = None) -> None:
         super().__init__(
             f"no MCP server '{server_id}' is configured for this tenant: add [servers.{server_id}] to the settings, and"
-            " restart the worker, which reads them once",
+            " restart the worker, which reads them once"
+            if barred is None
+            else f"servers.{server_id}.tenants does not admit tenant '{barred}': add it there, or change worker.tenant"
+            " (the tenant of calls that come from no run) to one that is admitted, and restart the worker",
             delivery=Delivery.NOT_SENT,
             serverId=server_id,
         )

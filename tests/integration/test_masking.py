@@ -99,6 +99,10 @@ async def test_a_sensitive_value_reaches_the_server_and_history_and_nothing_that
     ]
     for verdict in await replay(found, []):
         assert verdict.sound, verdict.prose()
+    # Once, since a replay is no news.
+    assert [record.getMessage() for record in caplog.records if record.name == "openwop_mcp.runs"] == [
+        f"run {run.id} failed, node d: mcp_error"
+    ]
 
 
 async def test_what_a_server_says_of_the_progress_of_such_a_call_is_in_no_heartbeat(client: Client) -> None:

@@ -10,6 +10,8 @@ from temporalio.client import Client, WorkflowHistory
 from temporalio.worker import Worker
 
 from activities import McpPlugin
+from activities.perform import Calls as Performed
+from openwop_mcp.errors import UnknownServerError
 from tests.support.author_flows import Author, Call, Calls, Told
 from tests.support.fake_server import FakeServer, modern
 from tests.support.pack import pack_worker, settings_for
@@ -88,6 +90,8 @@ async def test_the_plugins_tenant_decides_which_servers_are_there(client):
             (ours, _), (theirs, _) = await ask(client, "of-acme", *CALLS), await ask(client, "of-others", *CALLS)
         assert [one.code for one in ours] == [None, None]
         assert [one.code for one in theirs] == ["not_found", "not_found"]
+        # It is the operator's own tenant: the cause is for the operator to hear.
+        assert ".tenants does not admit tenant 'others'" in str(theirs[0].message)
 
 
 async def test_a_plugin_on_the_client_reaches_its_workers(client, temporal):
@@ -109,3 +113,16 @@ async def test_a_worker_takes_one_plugin_and_says_so_of_a_second(client, tempora
         pytest.raises(ValueError, match="to it or to its client, not to both"),
     ):
         author(own, "both", plugins=[McpPlugin(settings)])
+
+
+def test_to_a_foreign_tenant_a_server_that_does_not_admit_it_is_as_one_that_is_not_there():
+    calls = Performed(settings_for("http://127.0.0.1:9/mcp", server={"tenants": ["acme"]}))
+
+    def said(server_id: str, tenant: str | None) -> str:
+        with pytest.raises(UnknownServerError) as caught:
+            calls.client(server_id, tenant)
+        return str(caught.value)
+
+    assert said("fake", "foreign").replace("fake", "nobody") == said("nobody", "foreign")
+    for own in (None, "default"):
+        assert said("fake", own).startswith("servers.fake.tenants does not admit tenant 'default': add it there")

@@ -267,6 +267,19 @@ async def test_an_error_of_the_server_fails_the_run_with_its_exact_bytes(client)
         assert len(server.requests) == 1
 
 
+async def test_why_a_run_failed_is_one_short_line_in_the_workers_log(client, caplog):
+    def refuse(request: Request) -> Reply:
+        return error_reply(request, -32000, "no\nforged line " + "x" * 2000)
+
+    async with setting(client, by_tool(echo=refuse), tools=READ) as (pack, _):
+        handle = await pack.start(workflow([call("a")]))
+        await pack.end(handle)
+    [line] = [record.getMessage() for record in caplog.records if record.name == "openwop_mcp.runs"]
+    assert line.startswith(f"run {handle.id} failed, node a: mcp_error: ")
+    assert "\n" not in line
+    assert len(line) < 500
+
+
 async def test_an_error_over_64_kib_still_ends_the_run_with_its_code(client):
     def refuse(request: Request) -> Reply:
         return error_reply(request, -32000, "no", data="x" * 3_000_000)

@@ -20,7 +20,7 @@ import httpx
 
 from openwop_mcp.client._deadline import Deadline
 from openwop_mcp.client._faults import NETWORK_FAULTS, too_large
-from openwop_mcp.client._pool import MOVED, origin
+from openwop_mcp.client._pool import MOVED, address, origin
 from openwop_mcp.client._wire import OnMessage, SizeLimits
 from openwop_mcp.effects.delivery import Delivery
 from openwop_mcp.errors import ConnectionLostError, HttpStatusError, MalformedAnswerError, RateLimitedError
@@ -253,8 +253,10 @@ async def _refused(response: httpx.Response, media_type: str, sizes: SizeLimits,
 
 def _prose(response: httpx.Response, media_type: str, location: str | None) -> str:
     status = response.status_code
+    there = address(response.request.url)
+    is_it = "is the setting servers.<id>.url its MCP endpoint?"
     if status == OK:
-        return f"HTTP {status} with media type '{media_type or 'none'}' is no MCP answer: is this the MCP endpoint?"
+        return f"HTTP {status} with media type '{media_type or 'none'}' from {there} is no MCP answer: {is_it}"
     if location is not None:
         return (
             f"the server answered {status}, a redirect from {origin(response.request.url)} to {location}, which is not"
@@ -263,7 +265,7 @@ def _prose(response: httpx.Response, media_type: str, location: str | None) -> s
     if status in {UNAUTHORIZED, FORBIDDEN}:
         return f"the server answered {status}: check the server's credential setting"
     if status in {404, 405}:
-        return f"the server answered {status} without a JSON-RPC error: is this the MCP endpoint?"
+        return f"the server at {there} answered {status} without a JSON-RPC error: {is_it}"
     return f"the server answered {status} without a JSON-RPC answer"
 
 

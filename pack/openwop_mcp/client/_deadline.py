@@ -21,6 +21,7 @@ class Deadline:
     at when it fires and not moved at every phase, since nearly every request ends long before.
 
     Attributes:
+        server: Host and port of the server, to name it where no connection is had; empty without one.
         connected: Whether a connection was there to write to: before that nothing can have been sent.
         dialled: Whether the network policy let an address be dialled.
         refused: An address that it did not, and why, if there was one.
@@ -43,9 +44,11 @@ class Deadline:
         "dialled",
         "hang_up",
         "refused",
+        "server",
     )
 
-    def __init__(self, limits: Timeouts) -> None:
+    def __init__(self, limits: Timeouts, *, server: str = "") -> None:
+        self.server = server
         self._loop = asyncio.get_running_loop()
         self._limits = limits
         self._end = self._loop.time() + limits.total
@@ -74,8 +77,9 @@ class Deadline:
         if self._fired and self._task is not None and self._task.uncancel() <= self._before:
             if kind is not asyncio.CancelledError:
                 return
+            nowhere = f" before there was a connection to {self.server}" if self.server and not self.connected else ""
             raise TimeLimitError(
-                f"no answer: the '{self._limit}' limit of {self._seconds:g} s ran out"
+                f"no answer: the '{self._limit}' limit of {self._seconds:g} s ran out{nowhere}"
                 f" (setting servers.<id>.timeouts.{self._limit}, or the call's own timeout)",
                 limit=self._limit,
                 seconds=self._seconds,

@@ -23,12 +23,14 @@ NETWORK_FAULTS = (httpx.HTTPError, httpx.StreamError, OSError, aiohttp.ClientErr
 """What the libraries raise when the network, or the other end of it, fails."""
 
 
-def name_fault(error: BaseException, *, connected: bool) -> NoReturn:
+def name_fault(error: BaseException, *, connected: bool, at: str, setting: str | None = None) -> NoReturn:
     """Raise what a fault of the network is called in our tree.
 
     Args:
         error: One of :data:`NETWORK_FAULTS`.
         connected: Whether there was a connection to write to.
+        at: Host and port of the server.
+        setting: The setting that says so, if one does.
     """
     cause = error.__cause__ if isinstance(error.__cause__, aiohttp.ClientError | OSError) else error
     if isinstance(cause, aiohttp.ClientResponseError | httpx.DecodingError):
@@ -37,11 +39,13 @@ def name_fault(error: BaseException, *, connected: bool) -> NoReturn:
             fault="invalid_http",
             delivery=Delivery.UNKNOWN,
         ) from error
-    said = _said(getattr(cause, "os_error", cause))
-    reason = f"{type(cause).__name__}: {said}" if said else type(cause).__name__
+    fault = _beneath(cause)
+    said = _said(fault)
+    reason = f" ({said})" if said else ""
     if connected:
-        raise ConnectionLostError(f"the connection broke before the answer was whole ({reason})") from error
-    raise ConnectError(f"no connection to the server ({reason})") from error
+        raise ConnectionLostError(f"the connection to {at} broke before the answer was whole{reason}") from error
+    correct = "" if setting is None else f", or correct the setting {setting}"
+    raise ConnectError(f"no connection to the server at {at}{reason}: {_remedy(fault)}{correct}") from error
 
 
 def too_large(limit: int, setting: str) -> ResultTooLargeError:
@@ -54,8 +58,26 @@ def too_large(limit: int, setting: str) -> ResultTooLargeError:
     )
 
 
+def _beneath(error: BaseException) -> object:
+    """The fault of the system in one of the library's."""
+    for name in ("certificate_error", "os_error"):
+        if isinstance(beneath := getattr(error, name, None), OSError):
+            return beneath
+    return error
+
+
+def _remedy(fault: object) -> str:
+    if isinstance(fault, ssl.SSLError):
+        return "see that it speaks TLS there, with a certificate for that name that the worker trusts"
+    if isinstance(fault, socket.gaierror):
+        return "see that the worker can resolve that name"
+    return "see that it runs there"
+
+
 def _said(error: object) -> str | None:
     """What the system says of a fault: event loops put words and addresses of their own in its place."""
-    if isinstance(error, ssl.SSLError | socket.gaierror) or not isinstance(error, OSError):
+    if isinstance(error, ssl.SSLError):
+        return getattr(error, "verify_message", None) or error.reason or error.strerror
+    if isinstance(error, socket.gaierror) or not isinstance(error, OSError):
         return getattr(error, "strerror", None)
     return os.strerror(error.errno) if error.errno else None

@@ -17,7 +17,7 @@ from openwop_mcp import jsontext
 from openwop_mcp.client._answers import AnswerReader, HttpAnswer, StreamCutError
 from openwop_mcp.client._deadline import Deadline
 from openwop_mcp.client._faults import NETWORK_FAULTS, name_fault
-from openwop_mcp.client._pool import HttpPool, Reach, origin
+from openwop_mcp.client._pool import HttpPool, Reach, address, origin
 from openwop_mcp.client._standing import StandingStream
 from openwop_mcp.client._wire import Authorizer, Incoming, OnMessage, Outgoing, SizeLimits, Terms
 from openwop_mcp.config import Timeouts
@@ -83,6 +83,7 @@ class HttpWire:
         authorizer: Authorizer | None = None,
     ) -> None:
         self._url = httpx.URL(url)
+        self._address = address(self._url)
         self._pool = pool
         self._reach = reach
         self._sizes = sizes
@@ -210,7 +211,7 @@ class HttpWire:
     async def _exchange(
         self, out: Outgoing, credential: Sequence[tuple[str, str]], limits: Timeouts, on_message: OnMessage | None
     ) -> Incoming:
-        deadline = Deadline(limits)
+        deadline = Deadline(limits, server=self._address)
         legacy = out.terms.legacy
         reader = AnswerReader(
             self._sizes,
@@ -236,7 +237,7 @@ class HttpWire:
                 finally:
                     await response.aclose()
         except NETWORK_FAULTS as error:
-            name_fault(error, connected=deadline.connected)
+            name_fault(error, connected=deadline.connected, at=self._address, setting="servers.<id>.url")
         return Incoming(answer.message, answer.status, session_id, deadline.hang_up)
 
     async def _resumed(

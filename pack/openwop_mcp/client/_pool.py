@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from aiohttp.connector import Connection
     from aiohttp.tracing import Trace
 
-__all__ = ("Fetched", "HttpPool", "Reach", "origin")
+__all__ = ("Fetched", "HttpPool", "Reach", "address", "origin")
 
 KEEP_ALIVE = 3.0
 """Seconds an idle connection is kept for reuse. Servers close idle ones after five (uvicorn, Node); a request written
@@ -54,6 +54,10 @@ MAX_DOCUMENT = 1024**2
 
 PIECE = 64 * 1024
 """Bytes of a piece: what a socket takes at once, about."""
+
+
+MAX_NAME = 253
+"""Characters of a host that are shown: no name in DNS is longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +190,7 @@ class HttpPool:
         try:
             async with deadline:
                 target = httpx.URL(url)
+                deadline.server = address(target)
                 made = httpx.Headers({"Accept-Encoding": "identity", "User-Agent": "openwop-mcp-pack", **headers})
                 response = await self.open(method, target, made, body or b"", reach=reach, deadline=deadline)
                 try:
@@ -195,7 +200,7 @@ class HttpPool:
         except httpx.InvalidURL as error:
             raise _no_host() from error
         except NETWORK_FAULTS as error:
-            name_fault(error, connected=deadline.connected)
+            name_fault(error, connected=deadline.connected, at=deadline.server)
 
     def fetcher(self, network: Network) -> Callable[..., Awaitable[Fetched]]:
         """:meth:`fetch` for the documents of an authorization server, whose addresses a server names."""
@@ -220,6 +225,12 @@ class HttpPool:
 def origin(url: httpx.URL) -> str:
     """Scheme, host and port of a URL."""
     return f"{url.scheme}://{url.netloc.decode('ascii')}"
+
+
+def address(url: httpx.URL) -> str:
+    """Host and port of a URL, and nothing else that stands in it."""
+    host = url.raw_host.decode("ascii")[:MAX_NAME]
+    return f"{f'[{host}]' if ':' in host else host}:{url.port or (443 if url.scheme == 'https' else 80)}"
 
 
 def _session(context: ssl.SSLContext, reach: Reach) -> Callable[[], aiohttp.ClientSession]:

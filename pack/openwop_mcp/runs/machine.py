@@ -817,7 +817,7 @@ class RunMachine:
                 else:
                     arguments[member] = value
             elif not isinstance(port, Static) and not port.optional:
-                raise _MissingInputError(f"inputs.{name}: {_absence(port)}")
+                raise _MissingInputError(f"inputs.{name}: {_absence(port)}{_remedy(port)}")
         if arguments is not None:
             inputs[definitions.ARGUMENTS] = jsontext.build(arguments.items())
         # Absent is not null: what neither the node nor the run sets stays out.
@@ -1345,6 +1345,18 @@ def _absence(operand: Operand) -> str:
             return f"variable '{operand.name}' has no value"
         case _:
             return "no value"
+
+
+def _remedy(operand: Operand) -> str:
+    """What to do about an input without a value."""
+    if not isinstance(operand, Connection):
+        return ""
+    text = (
+        " (a tool that answers with text alone has no structuredContent: take /result/content/0/text as a whole)"
+        if operand.path[:2] == ("result", "structuredContent")
+        else ""
+    )
+    return f': its output has no such member{text}; correct outputKey, or mark the connection "optional": true'
 
 
 def _too_large(size: int, options: Options) -> _Error:

@@ -232,7 +232,7 @@ def faults_of(
         leave_out: Kinds of faults that are told elsewhere.
     """
     faults = []
-    for fault in error.errors(include_url=False, include_input=False, include_context=False):
+    for fault in error.errors(include_url=False, include_input=False):
         if fault["type"] in leave_out:
             continue
         path = _path_text(base, fault["loc"], tagged=tagged)
@@ -246,6 +246,8 @@ def faults_of(
             what = "remove it: there is no such member" + (f" (did you mean '{near[0]}'?)" if near else "")
         elif fault["type"] in ("union_tag_not_found", "union_tag_invalid"):
             what = "write an object with a type of static, variable or connection"
+        elif fault["type"] == "literal_error":
+            what = "write " + fault["ctx"]["expected"].replace("'", "")
         else:
             what = fault["msg"].removeprefix("Value error, ")
         faults.append(f"{path}: {what}")

@@ -114,6 +114,13 @@ async def test_a_run_is_shown_with_what_its_calls_recorded(dev, run):
     assert "intact" in prose.text
 
 
+async def test_a_run_is_found_by_its_id_as_paths_of_the_host_have_it(dev, run):
+    for command in (["runs", "show"], ["runs", "events"], ["effects"], ["interrupts", "list"], ["replay"]):
+        plain, projected = await asyncio.gather(*(dev.cli(*command, one) for one in (run, run.replace("/", "~2F"))))
+        assert projected == plain
+        assert projected.status == 0
+
+
 async def test_what_the_record_says_beside_an_answer_is_shown(dev):
     async def ran(method, **inputs):
         given = json.dumps({"method": method, "serverId": "fake", **inputs})

@@ -17,6 +17,7 @@ import pytest
 import worker
 from tests.integration.cli.conftest import Dev
 from tests.support.cli import Serving, cli, serving
+from tests.support.graphs import node, workflow
 
 KEY = "k" * 24
 KEYS = f"""
@@ -207,3 +208,18 @@ async def test_serve_names_the_temporal_that_does_not_answer(settings):
     done = await cli("serve", "--config", settings, OPENWOP_MCP__TEMPORAL__ADDRESS="127.0.0.1:1")
     assert (done.status, done.out) == (1, b"")
     assert "127.0.0.1:1" in done.err
+
+
+async def test_serve_warns_of_what_runs_would_wait_for_or_fail_with_and_serves(settings, tmp_path):
+    folder = tmp_path / "flows"
+    folder.mkdir()
+    nodes = {"a": node("a", "core.nop"), "b": node("b", config={"serverId": "fakes", "name": "t"})}
+    for name, one in nodes.items():
+        (folder / f"{name}.json").write_text(json.dumps({**workflow([one]), "id": name}), encoding="utf-8")
+    env = {"OPENWOP_MCP__WORKER__TASK_QUEUE": "nobody", "OPENWOP_MCP__HOST__WORKFLOWS": json.dumps([str(folder)])}
+    async with serving("serve", "--config", settings, **env) as served:
+        done = await served.end(signal.SIGTERM)
+    assert done.status == 0
+    warned = [line for line in done.err.splitlines() if " WARNING " in line]
+    assert [word for word in ("did you mean 'core.noop'?", "did you mean 'fake'?", "task queue 'nobody'")
+            if sum(word in line for line in warned) != 1] == []  # fmt: skip

@@ -160,6 +160,17 @@ async def test_a_refused_connection_is_nothing_sent() -> None:
     assert "refused" in error.message.lower()
 
 
+async def test_a_refused_connection_says_where_to_and_what_to_do_and_nothing_else_of_the_url() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    error = await _failure(f"http://127.0.0.1:{port}/hidden-path?key=hidden-query")
+    assert error.message == (
+        f"no connection to the server at 127.0.0.1:{port} (Connection refused): see that it runs there,"
+        " or correct the setting servers.server.url"
+    )
+
+
 @pytest.mark.parametrize("host", ["a..b", ".", "a" * 64, "xn--a"])
 async def test_a_host_that_no_name_server_can_be_asked_for_is_final(host: str) -> None:
     error = await _failure(f"http://{host}/mcp", network="any")
@@ -176,6 +187,8 @@ async def test_a_name_that_does_not_resolve_is_nothing_sent(monkeypatch: pytest.
     error = await _failure("http://nowhere.invalid/mcp")
     assert isinstance(error, ConnectError)
     assert error.delivery is Delivery.NOT_SENT
+    assert error.message.startswith("no connection to the server at nowhere.invalid:80 (")
+    assert "see that the worker can resolve that name, or correct the setting" in error.message
 
 
 async def test_a_name_that_takes_too_long_ends_by_connect_with_nothing_sent(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,7 +196,9 @@ async def test_a_name_that_takes_too_long_ends_by_connect_with_nothing_sent(monk
         await asyncio.Event().wait()
 
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", stalls)
-    assert _is_limit(await _failure("http://nowhere.invalid/mcp", connect=SHORT), "connect", Delivery.NOT_SENT)
+    error = await _failure("http://nowhere.invalid/mcp", connect=SHORT)
+    assert _is_limit(error, "connect", Delivery.NOT_SENT)
+    assert "ran out before there was a connection to nowhere.invalid:80 (" in str(error)
 
 
 async def test_tls_with_a_plain_port_is_nothing_sent() -> None:
@@ -191,6 +206,9 @@ async def test_tls_with_a_plain_port_is_nothing_sent() -> None:
         error = await _failure(f"https://127.0.0.1:{port}/mcp")
     assert isinstance(error, ConnectError)
     assert error.delivery is Delivery.NOT_SENT
+    assert error.message.startswith(f"no connection to the server at 127.0.0.1:{port} (")
+    assert "see that it speaks TLS there" in error.message
+    assert "Error" not in error.message
 
 
 async def test_a_connection_closed_in_the_tls_handshake_is_nothing_sent() -> None:

@@ -739,7 +739,9 @@ async def test_an_exit_is_named_with_its_status_and_the_last_words() -> None:
         words = f"Traceback\n  line\nKeyError: {SECRET}\x1b\n"
         with pytest.raises(ConnectionLostError) as caught:
             await box.ask(["stderr", words], ["exit", 3])
-        assert "exited with status 3" in str(caught.value)
+        assert "ended before it answered: it exited with status 3" in str(caught.value)
+        # Of what was sent the delivery speaks: a call whose handshake ended so was not.
+        assert "effect" not in str(caught.value)
         assert "KeyError: [credential]\\x1b" in str(caught.value)
         assert SECRET not in str(caught.value)
 

@@ -16,8 +16,10 @@ from temporalio.client import Client
 
 from host import listing
 from host.ids import project
+from host.logs import RunLog
 from host.principals import Principal
 from openwop_mcp.embedded import EmbeddedTemporal, embedded_temporal
+from openwop_mcp.storage import StorageError
 from tests.support.fake_server import FakeServer, modern
 from tests.support.graphs import edge, node, workflow
 from tests.support.hosts import KEYS, bearer
@@ -238,3 +240,26 @@ async def test_what_only_looks_like_a_run_is_left_out(hosts: Hosts, quiet: Embed
     run_id = await hosts.create("noop")
     await listed(hosts, [run_id])
     assert [run["runId"] for run in (await page(hosts.second))["runs"]] == [run_id]
+
+
+async def test_a_run_whose_large_value_cannot_be_had_takes_no_other_with_it(
+    hosts: Hosts, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    away, stays = [await hosts.create("noop") for _ in range(2)]
+    refresh = RunLog.refresh
+
+    async def without_one(log: RunLog) -> None:
+        if log._run_id == away:
+            raise StorageError("bucket x does not answer")
+        await refresh(log)
+
+    monkeypatch.setattr(RunLog, "refresh", without_one)
+    assert [run["runId"] for run in (await page(hosts.first))["runs"]] == [stays]
+    assert f"run {away} is left out of a list: bucket x does not answer" in caplog.text
+
+
+async def test_what_can_be_got_can_be_asked_for_by_its_head(hosts: Hosts) -> None:
+    run_id = await hosts.create("noop")
+    for path in ("/runs", f"/runs/{project(run_id)}/effects", "/workflows/noop", "/openapi.json"):
+        assert (await hosts.first.head(path)).status_code == 200
+    assert (await hosts.first.head("/runs", headers={"Authorization": ""})).status_code == 401

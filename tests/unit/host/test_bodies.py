@@ -253,7 +253,7 @@ def test_too_many_runs_and_none_are_refused_with_how_many_may_be(run_ids: list[s
 
 @pytest.mark.parametrize("body", [b"{}", b'{"runIds":"x"}', b'{"runIds":[1]}', b'{"runIds":["x"],"force":true}', b""])
 def test_a_bulk_cancel_that_names_no_runs_is_refused(body: bytes) -> None:
-    with pytest.raises(HostError, match=r"^(runIds|force|body)"):
+    with pytest.raises(HostError, match=r"^(runIds|force|(the )?body)"):
         read_bulk_cancel(body)
 
 
@@ -292,3 +292,15 @@ def test_an_answer_is_the_bytes_that_were_posted_null_included() -> None:
         with pytest.raises(HostError) as caught:
             read_resolve(body)
         assert caught.value.code == "validation_error"
+
+
+def test_an_empty_body_is_told_as_one() -> None:
+    assert refused(b"").message == "the body is empty: write a JSON object"
+
+
+def test_a_member_that_is_nearly_one_is_told_which_and_any_other_which_there_are() -> None:
+    assert refused({"workflowID": "x"}).message == "workflowID: no such member: did you mean workflowId?"
+    message = refused({"zzz": 1}).message
+    assert message.startswith("zzz: no such member: write configurable, inputs,")
+    # What would be refused is not offered.
+    assert "callbackUrl" not in message

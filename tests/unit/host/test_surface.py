@@ -96,3 +96,18 @@ def test_a_parameter_that_the_framework_refuses_is_named_and_not_repeated() -> N
     assert told is not None
     assert (told.code, told.details) == ("validation_error", {"field": "limit"})
     assert b"s3cret" not in told.envelope
+
+
+@pytest.mark.parametrize("rest", ["", "/events", ":pause", "/interrupts/a"])
+def test_a_path_with_the_slash_of_a_run_in_it_is_told_how_to_write_it(rest: str) -> None:
+    told = refusal(HTTPException(404), f"/runs/acme/0123456789abcdef{rest}")
+    assert told is not None
+    assert (told.code, told.status) == ("not_found", 404)
+    assert "~2F" in told.message
+
+
+@pytest.mark.parametrize("path", ["/runs/acme~2F0123456789abcdef/events/x", "/runs/acme~2F0123456789abcdef:x", "/x"])
+def test_a_path_that_is_none_for_another_reason_is_told_nothing_of_slashes(path: str) -> None:
+    told = refusal(HTTPException(404), path)
+    assert told is not None
+    assert "~2F" not in told.message

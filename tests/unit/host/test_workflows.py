@@ -146,3 +146,26 @@ def test_two_files_with_the_same_bytes_have_one_validator_and_others_another(tmp
     write(tmp_path / "c", "one.json", id="one", name="Other")
     etags = [read(tmp_path / name).workflow("one").etag for name in "abc"]
     assert etags[0] == etags[1] != etags[2]
+
+
+def test_an_id_that_is_nearly_one_of_what_can_be_run_is_told_which(tmp_path: Path) -> None:
+    write(tmp_path, "a.json", id="translate")
+    write(tmp_path, "b.json", id="summarise", nodes=[node("a", "core.nope")])
+    with pytest.raises(HostError) as caught:
+        read(tmp_path).get("transalte")
+    assert "did you mean 'translate'?" in caught.value.message
+    with pytest.raises(HostError) as caught:
+        read(tmp_path).get("sumarise")
+    assert "did you mean" not in caught.value.message
+
+
+def test_what_runs_would_fail_with_is_told_by_file(tmp_path: Path) -> None:
+    call = node("call", config={"serverId": "wether", "name": "t"})
+    there = node("there", config={"serverId": "weather", "name": "t"})
+    odd = write(tmp_path, "a.json", id="a", nodes=[node("a", "core.nop"), node("b", "acme.other")])
+    lost = write(tmp_path, "b.json", id="b", nodes=[call, there])
+    assert read(tmp_path, fixtures=True).doubts(["weather"]) == [
+        f"{odd}: there is no node type 'core.nop' here, so that no run is created (did you mean 'core.noop'?)",
+        f"{odd}: there is no node type 'acme.other' here, so that no run is created",
+        f"{lost}: node 'call': config.serverId: the settings have no server 'wether' (did you mean 'weather'?)",
+    ]

@@ -210,6 +210,10 @@ FAULTS: dict[str, tuple[Callable[[], dict[str, Any]], str]] = {
         lambda: workflow([node("a", outputSensitivity={"result": "secret"})]),
         "nodes[0].outputSensitivity.result: Input should be a valid boolean",
     ),
+    "a variable of a type that there is not": (
+        lambda: workflow([node("a")], variables=[{"name": "v", "type": "integer"}]),
+        "variables[0].type: write string, number, boolean, object or array",
+    ),
     "another way to hide a sensitive variable": (
         lambda: workflow(
             [node("a")],

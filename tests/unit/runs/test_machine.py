@@ -152,6 +152,28 @@ def test_a_member_of_the_arguments_without_a_value_fails_its_node() -> None:
     assert payload(run, "node.failed", "a")["error"]["message"] == "inputs.arguments.v: variable 'v' has no value"
 
 
+@pytest.mark.parametrize(
+    ("key", "because"),
+    [
+        (
+            "/result/structuredContent/cents",
+            (
+                "has no such member (a tool that answers with text alone has no structuredContent: take"
+                " /result/content/0/text as a whole); correct outputKey, or mark"
+            ),
+        ),
+        ("/result/cents", "has no such member; correct outputKey, or mark"),
+    ],
+)
+def test_a_connection_without_a_value_says_what_to_do(key: str, because: str) -> None:
+    port = {"type": "connection", "nodeId": "a", "outputKey": key}
+    run = model([node("a"), node("b", inputs={"arguments.v": port})], [edge("a", "b")])
+    succeed(run, "a", result=b'{"content": [{"type": "text", "text": "hidden"}]}')
+    message = payload(run, "node.failed", "b")["error"]["message"]
+    assert message.startswith(f"inputs.arguments.v: '{key}' of node 'a' has no value: its output {because}")
+    assert "hidden" not in message
+
+
 def test_the_conformance_node_takes_what_it_does_not_set_from_the_run() -> None:
     variables = [{"name": "method", "type": "string", "defaultValue": "serverHealth"}]
     nodes = [node("a", "core.conformance.mcp-client", inputs={"serverId": {**STATIC, "value": "s"}})]

@@ -136,7 +136,7 @@ class StdioWire:
             self._current.process.stop()
             self._current.fail(
                 lambda: InterruptedCallError(
-                    f"the worker stopped server '{self._name}' before it answered; the request may have taken effect",
+                    f"the worker stopped server '{self._name}' before it answered",
                     cancelled=False,
                     delivery=Delivery.UNKNOWN,
                 )
@@ -205,9 +205,9 @@ class StdioWire:
             words = requests.close()
             self._last_end = f"{how}; its last words: {words}" if words else how
             requests.fail(
+                # Whether the call was sent says its delivery: this may be the handshake before it.
                 lambda: ConnectionLostError(
-                    f"the process of server '{self._name}' {self._last_end} (before it answered; the request may have"
-                    " taken effect)"
+                    f"the process of server '{self._name}' ended before it answered: it {self._last_end}"
                 )
             )
         finally:
