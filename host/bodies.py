@@ -10,10 +10,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any, Literal
+from typing import Any
 
 from openwop_mcp import jsontext
 from openwop_mcp.calls import MAX_DEPTH
+from openwop_mcp.runs.pauses import Pause
 
 from . import configurable
 from .errors import MAX_NAME_SHOWN, HostError, invalid, place
@@ -23,7 +24,6 @@ __all__ = (
     "MAX_RUN_IDS",
     "BulkCancel",
     "CreateRun",
-    "Pause",
     "read_bulk_cancel",
     "read_create_run",
     "read_pause",
@@ -52,8 +52,6 @@ MAX_MEMBERS = 1000
 
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 """Half a character: JSON can spell it, and a text that leaves as UTF-8 cannot hold it."""
-
-DrainPolicy = Literal["drain-current-node", "immediate"]
 
 _CREATE = frozenset(
     {
@@ -121,19 +119,6 @@ class BulkCancel:
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Pause:
-    """A pause that is asked for.
-
-    Attributes:
-        reason: Why, in the caller's words.
-        drain_policy: What becomes of a node under way.
-    """
-
-    reason: str | None = None
-    drain_policy: DrainPolicy = "drain-current-node"
-
-
 def read_create_run(body: bytes, *, tenant: str) -> CreateRun:
     """Read the body of ``createRun``.
 
@@ -191,9 +176,9 @@ def read_pause(body: bytes) -> Pause:
     members = _root(body or b"{}", frozenset({"reason", "drainPolicy"}))
     match _text(members, "drainPolicy"):
         case None:
-            return Pause(_reason(members))
+            return Pause(reason=_reason(members))
         case ("drain-current-node" | "immediate") as policy:
-            return Pause(_reason(members), policy)
+            return Pause(policy, _reason(members))
     raise invalid("drainPolicy", "write drain-current-node or immediate")
 
 

@@ -12,10 +12,11 @@ from fastapi.routing import APIRoute
 from openwop_mcp.config import Limits
 
 from .errors import HostError
+from .ids import BoundId
 from .limiting import Admission
 from .principals import Principal
 
-__all__ = ("JSON", "Answer", "Authenticator", "body_limit", "caller", "header", "read_body", "with_head")
+__all__ = ("JSON", "Answer", "Authenticator", "body_limit", "caller", "header", "read_body", "run_of", "with_head")
 
 JSON = "application/json"
 """The one media type of bodies, both ways; events may also be streamed."""
@@ -87,6 +88,17 @@ def body_limit(limits: Limits) -> int:
 def header(request: Request, name: str) -> str | None:
     """The value of a header, which is one list if it came in several lines; None if it did not come."""
     return ", ".join(request.headers.getlist(name)) if name in request.headers else None
+
+
+def run_of(request: Request) -> BoundId:
+    """The run that a path names, which is the caller's.
+
+    Raises:
+        HostError: ``validation_error`` if it is no id, ``id_tenant_mismatch``.
+    """
+    run_id = BoundId.from_segment(request.path_params["runId"], name="runId")
+    run_id.require_tenant(request.state.principal.tenant)
+    return run_id
 
 
 async def read_body(request: Request, *, most: int) -> bytes:

@@ -7,14 +7,13 @@ from http import HTTPStatus
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from openwop_mcp.runs.pauses import Pause, Resume
+from openwop_mcp.runs.pauses import Resume
 
 from .. import bodies, openapi, records
 from ..context import Host
 from ..control import Control
-from ..ids import BoundId
 from ..records import Keyed
-from ..web import Answer, caller, header, read_body
+from ..web import Answer, caller, header, read_body, run_of
 
 __all__ = ("routes",)
 
@@ -69,7 +68,7 @@ def routes(host: Host) -> APIRouter:
         openapi_extra={**openapi.body(_CANCEL, required=False), "parameters": [records.PARAMETER]},
     )
     async def cancel(request: Request) -> Response:
-        run_id = _run_id(request)
+        run_id = run_of(request)
         body = await read_body(request, most=MAX_BODY)
         reason = bodies.read_reason(body)
         return await once(request, "cancelRun", body, lambda _name: control.cancel(run_id, reason), target=str(run_id))
@@ -110,10 +109,9 @@ def routes(host: Host) -> APIRouter:
         openapi_extra={**openapi.body(_PAUSE, required=False), "parameters": [records.PARAMETER]},
     )
     async def pause(request: Request) -> Response:
-        run_id = _run_id(request)
+        run_id = run_of(request)
         body = await read_body(request, most=MAX_BODY)
-        read = bodies.read_pause(body)
-        asked = Pause(read.drain_policy, read.reason)
+        asked = bodies.read_pause(body)
         return await once(
             request, "pauseRun", body, lambda name: control.pause(run_id, asked, again=name), target=str(run_id)
         )
@@ -134,7 +132,7 @@ def routes(host: Host) -> APIRouter:
         openapi_extra={**openapi.body(_CANCEL, required=False), "parameters": [records.PARAMETER]},
     )
     async def resume(request: Request) -> Response:
-        run_id = _run_id(request)
+        run_id = run_of(request)
         body = await read_body(request, most=MAX_BODY)
         asked = Resume(bodies.read_reason(body))
         return await once(
@@ -142,9 +140,3 @@ def routes(host: Host) -> APIRouter:
         )
 
     return router
-
-
-def _run_id(request: Request) -> BoundId:
-    run_id = BoundId.from_segment(request.path_params["runId"], name="runId")
-    run_id.require_tenant(request.state.principal.tenant)
-    return run_id

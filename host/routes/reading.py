@@ -11,9 +11,8 @@ from starlette.types import Send
 
 from .. import delivery, etags, openapi, polling, streaming
 from ..context import Host
-from ..ids import BoundId
 from ..streaming import StreamMode
-from ..web import JSON, caller, with_head
+from ..web import JSON, caller, run_of, with_head
 
 __all__ = ("routes",)
 
@@ -86,14 +85,14 @@ def routes(host: Host) -> APIRouter:
     router = APIRouter(dependencies=[Depends(caller(host.authenticator, "runs:read"))])
 
     async def run(request: Request) -> Response:
-        log = await host.logs.open(_run_id(request))
+        log = await host.logs.open(run_of(request))
         headers = {"ETag": log.view.etag(cancelling=log.cancelling)}
         if etags.matches(request.headers.get("if-none-match"), headers["ETag"]):
             return Response(status_code=NOT_MODIFIED, headers=headers)
         return _told(log.view.parts(cancelling=log.cancelling), headers)
 
     async def poll(request: Request) -> Response:
-        run_id = _run_id(request)
+        run_id = run_of(request)
         after = polling.after_sequence(request.query_params.get("afterSequence"))
         seconds = polling.timeout(request.query_params.get("timeout"))
         log = await host.logs.open(run_id)
@@ -103,7 +102,7 @@ def routes(host: Host) -> APIRouter:
         return StreamingResponse(delivery.page(str(run_id), log, after), headers=LIVE, media_type=JSON)
 
     async def events(request: Request) -> Response:
-        run_id = _run_id(request)
+        run_id = run_of(request)
         mode = StreamMode.parse(request.query_params.get("streamMode"))
         buffer_ms = streaming.buffer_ms(request.query_params.get("bufferMs"))
         after = streaming.last_event_id(request.headers.get("last-event-id"))
@@ -155,12 +154,6 @@ def _told(parts: Sequence[bytes], headers: Mapping[str, str]) -> Response:
 
 async def _absent() -> Response:
     raise HTTPException(HTTPStatus.NOT_FOUND)
-
-
-def _run_id(request: Request) -> BoundId:
-    run_id = BoundId.from_segment(request.path_params["runId"], name="runId")
-    run_id.require_tenant(request.state.principal.tenant)
-    return run_id
 
 
 class _EventStream(StreamingResponse):

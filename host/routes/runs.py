@@ -19,7 +19,7 @@ from ..listing import Asked, RunList
 from ..records import Keyed
 from ..siblings import client as runs
 from ..snapshot import RunStatus
-from ..web import Answer, body_limit, caller, header, read_body, with_head
+from ..web import Answer, body_limit, caller, header, read_body, run_of, with_head
 
 __all__ = ("routes",)
 
@@ -133,8 +133,7 @@ def routes(host: Host) -> APIRouter:
         dependencies=[Depends(caller(host.authenticator, "runs:read"))],
     )
     async def effects(request: Request) -> Response:
-        run_id = BoundId.from_segment(request.path_params["runId"], name="runId")
-        run_id.require_tenant(request.state.principal.tenant)
+        run_id = run_of(request)
         return Answer(HTTPStatus.OK, await _ledger(host, run_id)).response()
 
     return with_head(router)

@@ -13,7 +13,6 @@ from host.bodies import (
     MAX_METADATA,
     BulkCancel,
     CreateRun,
-    Pause,
     read_bulk_cancel,
     read_create_run,
     read_pause,
@@ -21,6 +20,7 @@ from host.bodies import (
     read_resolve,
 )
 from host.errors import HostError
+from openwop_mcp.runs.pauses import Pause
 from tests.support.exact import ARGUMENTS
 
 SECRET = "hunter2-hunter2"
@@ -277,8 +277,8 @@ def test_a_reason_is_no_document() -> None:
 
 
 def test_a_pause_drains_the_node_under_way_unless_told_otherwise() -> None:
-    assert read_pause(b"") == Pause(None, "drain-current-node")
-    assert read_pause(b'{"drainPolicy":"immediate","reason":"night"}') == Pause("night", "immediate")
+    assert read_pause(b"") == Pause("drain-current-node", None)
+    assert read_pause(b'{"drainPolicy":"immediate","reason":"night"}') == Pause("immediate", "night")
     assert read_pause(b'{"drainPolicy":"drain-current-node"}') == Pause()
     for body in (b'{"drainPolicy":"later"}', b'{"drainPolicy":1}', b'{"drain":"immediate"}'):
         with pytest.raises(HostError, match="drain"):
