@@ -22,6 +22,7 @@ from tests.support.author_flows import Author, Call, Calls, Told
 from tests.support.fake_server import FakeServer, Handler, Reply, Request, modern, notice_event, result_reply
 from tests.support.graphs import node, workflow
 from tests.support.pack import Pack, activity_results, error_of, pack_worker, scheduled, settings_for, types
+from tests.support.patience import PATIENCE
 
 TOOLS = {"*": {"safety_tier": "write"}, "read*": {"safety_tier": "read"}}
 DONE = b'{"content":[]}'
@@ -302,7 +303,7 @@ async def beats_of(handle: WorkflowHandle[Any, Any]) -> list[Any]:
 
 async def until_it_tells(handle: WorkflowHandle[Any, Any], progress: float) -> dict[str, Any]:
     """The beat of the one activity under way, once it tells so much progress or more."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while True:
             for beat in await beats_of(handle):
                 if beat.get("progress", {}).get("progress", -1) >= progress:

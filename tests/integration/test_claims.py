@@ -50,6 +50,7 @@ from tests.support.pack import (
     settings_for,
     toml_for,
 )
+from tests.support.patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 TOOLS = {"*": {"safety_tier": "write"}}
@@ -141,9 +142,9 @@ async def test_a_call_under_way_that_an_operator_resets_or_pauses_goes_on_and_it
         handle = await started(at, "write-slow", graph=graph)
         await at.acting.until_asked(1)
         await operate(client, handle, scheduled(await chain(client, handle.id))[0])
-        await asyncio.wait_for(beats.refused.wait(), 10)
+        await asyncio.wait_for(beats.refused.wait(), PATIENCE)
         at.acting.let_go.set()
-        await asyncio.wait_for(handle.result(), 10)
+        await asyncio.wait_for(handle.result(), PATIENCE)
         (result,) = activity_results(await chain(client, handle.id))
         assert result.data == b'{"content":[], "n":1.0}'
         assert len(at.acting.asked) == 1
@@ -176,7 +177,7 @@ async def test_a_call_that_an_operator_resets_or_pauses_before_it_is_claimed_is_
         handle = await started(at, "write", graph=graph)
         held.append(handle)
         gate.set()
-        await asyncio.wait_for(handle.result(), 10)
+        await asyncio.wait_for(handle.result(), PATIENCE)
         assert beats.refused.is_set()
         assert beats.deliveries == ["unknown", "not_sent", "unknown"]
         assert len(at.acting.asked) == 1
@@ -205,7 +206,7 @@ class Process:
 
     async def line(self) -> dict[str, Any]:
         assert self.started.stdout is not None
-        line: dict[str, Any] = json.loads(await asyncio.wait_for(self.started.stdout.readline(), 20))
+        line: dict[str, Any] = json.loads(await asyncio.wait_for(self.started.stdout.readline(), PATIENCE))
         return line
 
     async def end(self, sent: signal.Signals) -> None:
@@ -267,7 +268,7 @@ async def test_a_claimed_attempt_that_an_operator_has_made_anew_is_in_doubt_and_
             await operate(client, flow, scheduled(await chain(client, flow.id))[0])
         await at.process.end(signal.SIGKILL)
         async with another(at):
-            (told,) = await asyncio.wait_for(flow.result(), 20)
+            (told,) = await asyncio.wait_for(flow.result(), PATIENCE)
         assert told.in_doubt
         assert message in told.message
         assert len(scheduled(await chain(client, flow.id))) == 1
@@ -279,7 +280,7 @@ async def test_a_worker_that_comes_back_from_the_dead_may_not_claim_and_sends_no
         flow = await at.flow("write")
         assert (await at.process.line())["reached"] == "stopped"
         async with another(at):
-            (told,) = await asyncio.wait_for(flow.result(), 20)
+            (told,) = await asyncio.wait_for(flow.result(), PATIENCE)
             assert told.raw is not None
             at.process.started.send_signal(signal.SIGCONT)
             assert (await at.process.line())["reached"] == "refused"
@@ -299,7 +300,7 @@ async def test_no_beat_erases_a_claim_however_many_follow_it(client, temporal, t
         await until_beat(flow, lambda beat: beat.get("progress", {}).get("progress", 0) > 60)
         await at.process.end(signal.SIGKILL)
         async with another(at):
-            (told,) = await asyncio.wait_for(flow.result(), 20)
+            (told,) = await asyncio.wait_for(flow.result(), PATIENCE)
         facts = json.loads(told.facts)
         assert told.in_doubt
         assert asked(at) == 1
@@ -371,7 +372,7 @@ async def test_a_cancel_closes_the_call_on_the_wire_and_its_effect_has_escaped(c
         connection = at.acting.asked[0].connection
         assert not at.server.closed[connection].is_set()
         await handle.cancel()
-        await asyncio.wait_for(at.server.closed[connection].wait(), 10)
+        await asyncio.wait_for(at.server.closed[connection].wait(), PATIENCE)
         with pytest.raises(WorkflowFailureError) as caught:
             await handle.result()
         assert isinstance(caught.value.cause, CancelledError)

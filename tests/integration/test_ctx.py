@@ -21,6 +21,7 @@ from tests.support import exact
 from tests.support.author_flows import Author, Call, Calls, Told, TooBig, Uncaught
 from tests.support.fake_server import FakeServer, Handler, Reply, Request, error_reply, modern
 from tests.support.pack import activity_results, failed_attempts, pack_worker, scheduled, settings_for
+from tests.support.patience import PATIENCE
 
 AROUND = len(b'{"content":[{"type":"text","text":""}]}')
 READ = {"*": {"safety_tier": "read"}}
@@ -350,7 +351,7 @@ async def test_an_answer_over_an_event_stream_is_the_same_record(client):
 @pytest.mark.parametrize("retry", [(3, inf, 15.0), (3, 10.0, nan)])
 async def test_retry_limits_that_no_history_can_hold_fail_the_call_and_not_the_workflow_task(client, retry):
     async with setting(client, modern()) as at:
-        (told,), history = await asyncio.wait_for(at.ask(Call("call_tool", ["fake", "echo"], retry=retry)), 10)
+        (told,), history = await asyncio.wait_for(at.ask(Call("call_tool", ["fake", "echo"], retry=retry)), PATIENCE)
         assert told.code == "validation_error"
         assert told.delivery == "not_sent"
         assert "retry" in str(told.message)

@@ -21,6 +21,7 @@ from tests.support.author_flows import Author, Call, Calls, Told
 from tests.support.fake_server import FakeServer, Handler, Reply, Request, error_reply, modern, result_reply
 from tests.support.graphs import node, workflow
 from tests.support.pack import Pack, activity_results, error_of, pack_worker, settings_for, types
+from tests.support.patience import PATIENCE
 
 
 @dataclass
@@ -48,7 +49,7 @@ class Counting:
 
     async def until_asked(self, times: int) -> None:
         async with self.changed:
-            await asyncio.wait_for(self.changed.wait_for(lambda: len(self.asked) >= times), 10)
+            await asyncio.wait_for(self.changed.wait_for(lambda: len(self.asked) >= times), PATIENCE)
 
     @property
     def keys(self) -> list[Any]:

@@ -37,6 +37,7 @@ from tests.support.fake_server import Reply
 from tests.support.graphs import edge, node, workflow
 from tests.support.live_log import LiveLog, told
 from tests.support.pack import activity_results, chain, error_of, pack_worker, scheduled, types
+from tests.support.patience import PATIENCE
 from workflows.client import read_run, waits_for_answers
 from workflows.replay import replay
 
@@ -205,7 +206,7 @@ async def until_admitted(flow: WorkflowHandle[Any, Any], update_id: str) -> None
     request = PollWorkflowExecutionUpdateRequest(
         namespace=flow._client.namespace, update_ref=UpdateRef(workflow_execution=flow_of, update_id=update_id)
     )
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while True:
             try:
                 await flow._client.workflow_service.poll_workflow_execution_update(request)
@@ -224,7 +225,7 @@ async def test_one_answer_is_for_all_calls_of_an_author_s_workflow_that_wait_wit
         await failed_attempts(flow, 2)
         (one,) = await all_shown(flow, 1)
         await resolve(flow, one.interrupt_id, answer)
-        first, second = await asyncio.wait_for(flow.result(), 15)
+        first, second = await asyncio.wait_for(flow.result(), PATIENCE)
         assert (first.raw, first.in_doubt) == (second.raw, second.in_doubt)
         assert first.in_doubt is (answer == REJECT)
         assert len(at.acting.asked) == (2 if answer == ACCEPT else 1)
@@ -247,7 +248,7 @@ async def test_a_question_is_shown_as_long_as_one_call_waits_for_its_answer(clie
         assert MEMO in await (await flow.describe()).memo()
         (one,) = await all_shown(flow, 1)
         await resolve(flow, one.interrupt_id, ACCEPT)
-        assert await asyncio.wait_for(flow.result(), 15) == '{"content":[], "n":2.0}'
+        assert await asyncio.wait_for(flow.result(), PATIENCE) == '{"content":[], "n":2.0}'
 
 
 async def test_one_answer_is_for_all_nodes_of_a_run_that_wait_with_one_effect(client, live):
@@ -257,7 +258,7 @@ async def test_one_answer_is_for_all_nodes_of_a_run_that_wait_with_one_effect(cl
         (identity, _), (same, _) = await asked_of_run(run, 2)
         assert identity == same
         await resolve(run, identity, ACCEPT)
-        log, found = await asyncio.wait_for(at.pack.end(run), 15)
+        log, found = await asyncio.wait_for(at.pack.end(run), PATIENCE)
         order = [one[-1] for one in types(log) if one.startswith("node.suspended")]
         assert [one for one in types(log) if one.startswith(("interrupt.resolved", "node.resumed"))] == [
             f"{kind} {name}" for name in order for kind in ("interrupt.resolved", "node.resumed")
@@ -312,10 +313,10 @@ async def test_a_call_that_is_cancelled_in_the_moment_in_which_its_attempt_ends_
         giving_up = asyncio.create_task(flow.execute_update(GivesUp.give_up, id="give-up"))
         await until_admitted(flow, "give-up")
         async with Worker(client, task_queue=queue, workflows=[GivesUp]):
-            await asyncio.wait_for(giving_up, 15)
+            await asyncio.wait_for(giving_up, PATIENCE)
             (one,) = await all_shown(flow, 1)
             await resolve(flow, one.interrupt_id, ACCEPT)
-            assert await asyncio.wait_for(flow.result(), 15) == '{"content":[], "n":2.0}'
+            assert await asyncio.wait_for(flow.result(), PATIENCE) == '{"content":[], "n":2.0}'
 
 
 async def test_an_effect_that_was_sent_again_may_come_into_doubt_again(client, live):
@@ -473,7 +474,7 @@ async def test_a_result_that_does_not_fit_beside_the_call_is_refused_and_one_tha
             identity = one.interrupt_id
         assert await refusal(handle, Resolution(identity, done(large), ALICE).encode()) == "validation_error"
         await resolve(handle, identity, done(small))
-        await asyncio.wait_for(handle.result(), 15)
+        await asyncio.wait_for(handle.result(), PATIENCE)
         assert [one.data for one in activity_results(await chain(client, handle.id))] == [small]
 
 
@@ -589,9 +590,9 @@ async def test_an_answer_that_comes_with_something_else_while_no_worker_runs_fin
             if event.HasField("timer_fired_event_attributes"):
                 break
         async with pack_worker(client, at.pack.settings, task_queue=queue) as second:
-            await asyncio.wait_for(answer, 15)
+            await asyncio.wait_for(answer, PATIENCE)
             await resolve(run, one, done(EDITED))
-            log, found = await asyncio.wait_for(second.end(run), 15)
+            log, found = await asyncio.wait_for(second.end(run), PATIENCE)
         assert log[-1].type == "run.completed"
         assert len(at.acting.asked) == 2
         await sound(live, at, log, found)
@@ -607,7 +608,7 @@ async def test_an_answer_and_a_cancel_that_come_while_no_worker_runs_are_told_as
         answer = asyncio.create_task(resolve(run, identity, ACCEPT))
         await run.cancel()
         async with pack_worker(client, at.pack.settings, task_queue=queue) as second:
-            log, found = await asyncio.wait_for(second.end(run), 15)
+            log, found = await asyncio.wait_for(second.end(run), PATIENCE)
         await asyncio.gather(answer, return_exceptions=True)
         assert log[-1].type == "run.cancelled"
         assert len(at.acting.asked) == 1

@@ -25,6 +25,7 @@ from tests.support.doubts import until, until_beat
 from tests.support.fake_server import FakeServer, Handler, Reply, Request, modern, result_reply
 from tests.support.graphs import edge, node, workflow
 from tests.support.pack import Pack, activity_results, error_of, pack_worker, scheduled, settings_for, toml_for, types
+from tests.support.patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 TOOLS = {"*": {"safety_tier": "write"}, "read*": {"safety_tier": "read"}}
@@ -55,7 +56,7 @@ class Served:
 
     async def until_asked(self, *tools: str) -> None:
         async with self.changed:
-            await asyncio.wait_for(self.changed.wait_for(lambda: all(tool in self.asked for tool in tools)), 10)
+            await asyncio.wait_for(self.changed.wait_for(lambda: all(tool in self.asked for tool in tools)), PATIENCE)
 
 
 @dataclass
@@ -64,7 +65,7 @@ class Process:
 
     async def line(self) -> Any:
         assert self.process.stdout is not None
-        return json.loads(await asyncio.wait_for(self.process.stdout.readline(), 20))
+        return json.loads(await asyncio.wait_for(self.process.stdout.readline(), PATIENCE))
 
     async def end(self, sent: signal.Signals) -> int:
         self.process.send_signal(sent)
@@ -135,7 +136,7 @@ async def killed(at: Scene, moment: str, tool: str, *, keyed: bool) -> tuple[lis
         await first.end(signal.SIGKILL)
     at.served.let_go.set()
     async with at.worker() as pack:
-        return await asyncio.wait_for(pack.end(handle), 15)
+        return await asyncio.wait_for(pack.end(handle), PATIENCE)
 
 
 async def test_a_worker_killed_before_the_claim_costs_an_attempt_and_no_effect_is_lost_or_doubled(
@@ -147,7 +148,7 @@ async def test_a_worker_killed_before_the_claim_costs_an_attempt_and_no_effect_i
             assert (await first.line())["reached"] == "claim"
             await first.end(signal.SIGKILL)
         async with at.worker() as pack:
-            log, found = await asyncio.wait_for(pack.end(handle), 15)
+            log, found = await asyncio.wait_for(pack.end(handle), PATIENCE)
         assert types(log)[2:] == ["node.retried a", "negotiation.decided a", "node.completed a", "run.completed"]
         assert scheduled(found) == ["a:1", "a:2"]
         assert at.served.asked == {"write": 1}
@@ -265,7 +266,7 @@ async def taken_over(
         await until(second, lambda log: "node.retried a" in types(log))
         assert at.served.asked == {"write-slow": 1}
         at.served.let_go.set()
-        (log, found), (_, firsts) = await asyncio.wait_for(asyncio.gather(pack.end(second), pack.end(first)), 15)
+        (log, found), (_, firsts) = await asyncio.wait_for(asyncio.gather(pack.end(second), pack.end(first)), PATIENCE)
     assert [one.data for one in activity_results(found)] == [one.data for one in activity_results(firsts)] == [DONE]
     assert scheduled(found) == ["a:1", "a:2"]
     assert at.served.asked == {"write-slow": 1}
@@ -299,7 +300,9 @@ async def test_a_worker_told_to_stop_hands_its_reads_on_and_reports_its_writes_a
             assert await first.end(signal.SIGTERM) == 0
         at.served.let_go.set()
         async with at.worker() as pack:
-            (log, found), (doubtful, _) = await asyncio.wait_for(asyncio.gather(pack.end(read), pack.end(write)), 15)
+            (log, found), (doubtful, _) = await asyncio.wait_for(
+                asyncio.gather(pack.end(read), pack.end(write)), PATIENCE
+            )
         assert types(log)[2:] == ["node.retried a", "negotiation.decided a", "node.completed a", "run.completed"]
         assert "shut down" in jsontext.decode(log[2].payload)["lastError"]["message"]
         assert scheduled(found) == ["a:1", "a:2"]

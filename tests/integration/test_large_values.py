@@ -42,6 +42,7 @@ from tests.support.pack import (
     scheduled,
     settings_for,
 )
+from tests.support.patience import PATIENCE
 from workflows.client import histories
 from workflows.replay import HistoryFileError, export, read_file, replay
 
@@ -264,7 +265,7 @@ async def test_a_result_that_takes_storage_longer_than_a_worker_may_be_silent_is
         slow = stored(client, settings)
         slow.data_converter.external_storage.drivers[0]._blobs = Slow(tmp_path)
         async with pack_worker(slow, settings) as pack:
-            log, found = await asyncio.wait_for(pack.run(workflow([call("a")])), 20)
+            log, found = await asyncio.wait_for(pack.run(workflow([call("a")])), PATIENCE)
             assert completed(log, "a") == result
             assert scheduled(found) == ["a:1"]
             assert len(server.requests) == 1
@@ -285,7 +286,7 @@ async def test_a_worker_that_shuts_down_while_a_result_is_stored_says_that_the_s
         stuck.data_converter.external_storage.drivers[0]._blobs = Stuck(tmp_path)
         async with pack_worker(stuck, settings) as pack:
             handle = await pack.start(workflow([call("a")]), heartbeat_timeout=10)
-            await asyncio.wait_for(began.wait(), 10)
+            await asyncio.wait_for(began.wait(), PATIENCE)
         (failed,) = failed_attempts(await chain(client, handle.id))
         facts = json.loads(failed.details.payloads[0].data)
         assert facts["delivery"] == "answered"
@@ -319,7 +320,7 @@ async def test_a_workflow_that_was_reset_gets_the_large_bytes_of_the_run_before(
                 request_id=uuid.uuid4().hex,
             )
         )
-        [told] = await asyncio.wait_for(at.client.get_workflow_handle(history.workflow_id).result(), 20)
+        [told] = await asyncio.wait_for(at.client.get_workflow_handle(history.workflow_id).result(), PATIENCE)
         assert told["raw"] == hashlib.sha256(result).hexdigest()
         (payload,) = activity_results(await chain(at.client, history.workflow_id))
         assert payload.data == result
@@ -489,7 +490,7 @@ async def test_a_workflow_that_cannot_be_given_a_lost_result_fails_and_is_not_tr
         async with pack_worker(losing, settings) as pack:
             handle = await pack.start(workflow([call("a")]))
             with pytest.raises(WorkflowFailureError) as failed:
-                await asyncio.wait_for(handle.result(), 20)
+                await asyncio.wait_for(handle.result(), PATIENCE)
             assert isinstance(failed.value.cause, ApplicationError)
             assert failed.value.cause.type == "LostValue"
             assert hashlib.sha256(result).hexdigest() in failed.value.cause.message

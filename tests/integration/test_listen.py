@@ -21,6 +21,7 @@ from tests.support.fake_server import FakeServer, Reply, Request, error_reply, m
 from tests.support.legacy_server import LegacyServer
 from tests.support.mcp_client import stream_reply
 from tests.support.pack import SERVER, pack_worker, settings_for
+from tests.support.patience import PATIENCE
 
 FILTER = b'{"toolsListChanged":true,"resourceSubscriptions":["a://1"]}'
 
@@ -86,7 +87,7 @@ async def _heard(client: Client, server: FakeServer, wanted: int, **settings: An
         Worker(client, task_queue=f"author-{pack.task_queue}", workflows=[Listener]),
     ):
         handle = await _started(client, pack.task_queue, wanted)
-        return [jsontext.decode(told.encode()) for told in await asyncio.wait_for(handle.result(), 20)]
+        return [jsontext.decode(told.encode()) for told in await asyncio.wait_for(handle.result(), PATIENCE)]
 
 
 def _listening(*streams: Any) -> Any:
@@ -218,7 +219,7 @@ async def test_to_stop_listening_closes_the_stream(client: Client) -> None:
         Worker(client, task_queue=f"author-{pack.task_queue}", workflows=[Listener]),
     ):
         handle = await _started(client, pack.task_queue, 1)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             await asked.wait()
             await handle.cancel()
             await server.closed[1].wait()
@@ -238,7 +239,7 @@ async def test_when_the_listener_is_gone_the_subscription_ends(client: Client) -
         Worker(client, task_queue=f"author-{pack.task_queue}", workflows=[Listener]),
     ):
         handle = await _started(client, pack.task_queue, 1)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             await asked.wait()
             await handle.terminate()
             proceed.set()

@@ -19,6 +19,7 @@ from tests.support.doubts import ACCEPT, BUSY, Scene, asked_of_run, resolve, sce
 from tests.support.graphs import edge, node, workflow
 from tests.support.live_log import LiveLog, told
 from tests.support.pack import Pack, activity_results, error_of, pack_worker, scheduled, types
+from tests.support.patience import PATIENCE
 from tests.support.pauses import pause, refused, resume, until_ended
 from workflows.client import read_run
 from workflows.replay import replay
@@ -308,7 +309,7 @@ async def test_a_paused_run_can_be_cancelled(client, live):
         await at.acting.until_asked(1)
         await pause(run)
         await run.cancel(reason="enough")
-        log, found = await asyncio.wait_for(at.pack.end(run), 10)
+        log, found = await asyncio.wait_for(at.pack.end(run), PATIENCE)
         assert types(log)[-4:] == ["run.paused", "node.cancelled wait", "node.cancelled a", "run.cancelled"]
         assert (await read_run(client, run.id)).status == "cancelled"
         await sound(live, at, log, found)
@@ -346,7 +347,7 @@ async def test_a_run_that_takes_too_long_fails_while_it_is_paused(client, live):
         )
         await at.acting.until_asked(1)
         await pause(run)
-        log, found = await asyncio.wait_for(at.pack.end(run), 10)
+        log, found = await asyncio.wait_for(at.pack.end(run), PATIENCE)
         assert types(log)[-4:] == ["run.paused", "cap.breached", "node.cancelled a", "run.failed"]
         breach = json.loads(log[-3].payload)
         assert (breach["kind"], breach["limit"]) == ("run-duration", 700)

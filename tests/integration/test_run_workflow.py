@@ -29,6 +29,7 @@ from tests.support.pack import (
     settings_for,
     types,
 )
+from tests.support.patience import PATIENCE
 
 FIXTURE = Path(__file__).parents[2] / "examples" / "fixtures" / "conformance-mcp-client.json"
 READ = {"*": {"safety_tier": "read"}}
@@ -332,7 +333,7 @@ async def test_ten_results_of_a_mebibyte_fit_into_one_run(client):
     )
     async with setting(client, by_tool(big=sized)) as (pack, server):
         handle = await pack.start(definition)
-        await asyncio.wait_for(handle.result(), 20)
+        await asyncio.wait_for(handle.result(), PATIENCE)
         log, found = await pack.end(handle)
         assert log[-1].type == "run.completed"
         assert [len(payload.data) for payload in activity_results(found)] == [MIB + AROUND] * 10
@@ -363,7 +364,7 @@ async def test_a_mebibyte_of_arguments_for_each_of_ten_calls_at_once_arrives_who
     arguments = b'{"text":"%b"}' % (b"x" * MIB)
     async with setting(client, modern()) as (pack, server):
         handle = await pack.start(definition, b'{"v":' + arguments + b"}")
-        await asyncio.wait_for(handle.result(), 20)
+        await asyncio.wait_for(handle.result(), PATIENCE)
         assert [sent_arguments(request) == arguments for request in server.requests] == [True] * 10
 
 
@@ -389,7 +390,7 @@ async def test_inputs_that_temporal_cannot_carry_fail_their_node_before_anything
         inputs = b'{"v":{"text":"%b"}}' % (b"x" * 1_200_000)
         handle = await pack.start(definition, inputs)
         with pytest.raises(WorkflowFailureError):
-            await asyncio.wait_for(handle.result(), 20)
+            await asyncio.wait_for(handle.result(), PATIENCE)
         log, found = await pack.end(handle)
         assert error_of(log)["code"] == "storage_limit_exceeded"
         assert scheduled(found) == []

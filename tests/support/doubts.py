@@ -23,6 +23,7 @@ from tests.support.author_flows import Author, Call, Calls, Told
 from tests.support.fake_server import FakeServer, Handler, Reply, Request, modern, result_reply
 from tests.support.graphs import node, workflow
 from tests.support.pack import Pack, chain, log_of, pack_worker, settings_for
+from tests.support.patience import PATIENCE
 
 __all__ = (
     "ACCEPT",
@@ -90,7 +91,7 @@ class Acting:
 
     async def until_asked(self, times: int) -> None:
         async with self.changed:
-            await asyncio.wait_for(self.changed.wait_for(lambda: len(self.asked) >= times), 10)
+            await asyncio.wait_for(self.changed.wait_for(lambda: len(self.asked) >= times), PATIENCE)
 
 
 @dataclass
@@ -147,7 +148,7 @@ async def until(handle: WorkflowHandle[Any, Any], holds: Callable[[list[RunEvent
                     return log
         raise AssertionError("the run ended before")
 
-    return await asyncio.wait_for(wait(), 15)
+    return await asyncio.wait_for(wait(), PATIENCE)
 
 
 async def asked_of_run(handle: WorkflowHandle[Any, Any], times: int = 1) -> list[tuple[str, dict[str, Any]]]:
@@ -172,12 +173,12 @@ async def asked_of_author(handle: WorkflowHandle[Any, Any], times: int = 1) -> S
                         return read_open(fields[MEMO].data)
         raise AssertionError("the workflow ended before")
 
-    return await asyncio.wait_for(wait(), 15)
+    return await asyncio.wait_for(wait(), PATIENCE)
 
 
 async def until_beat(handle: WorkflowHandle[Any, Any], holds: Callable[[dict[str, Any]], bool]) -> None:
     """Wait until Temporal has a heartbeat of an activity under way for which something holds."""
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(PATIENCE):
         while True:
             description = await handle.describe()
             beats = [

@@ -15,6 +15,7 @@ import worker
 from openwop_mcp.ceilings import MAX_CALL_BYTES
 from tests.integration.cli.conftest import FAILED, ODD, STEPS
 from tests.support.cli import ROOT, cli, serving, until
+from tests.support.patience import PATIENCE
 
 EXACT = r'{"n": 1.10, "big": 123456789012345678901234, "e": "\u00e9", "z":-0.0 , "x":1E400}'
 
@@ -101,18 +102,18 @@ async def test_a_call_that_is_given_up_goes_on_and_says_how_to_look_at_it(dev):
 async def test_a_call_that_lasts_tells_how_far_it_is_on_standard_error_and_so_does_show(dev):
     async with serving("call", "fake", "steps", "--config", str(dev.settings), ready=False) as calling:
         assert calling.process.stderr is not None
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             run = (await calling.process.stderr.readline()).decode().removeprefix("run ").strip()
             first = (await calling.process.stderr.readline()).decode()
         assert first.startswith("progress 3/10: page 3\\u{a}a\\u{1b}]0;owned")
         prose, value = await asyncio.gather(dev.cli("runs", "show", run), dev.cli("runs", "show", run, "--json"))
         STEPS[0].set()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             # Between the two nothing was told twice.
             second = (await calling.process.stderr.readline()).decode()
         assert second.startswith("progress 7/10: page 7")
         STEPS[1].set()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             out, err = await calling.process.communicate()
     assert (calling.process.returncode, out) == (0, b"read\n")
     assert err.startswith(b"fake tools/call steps, ")

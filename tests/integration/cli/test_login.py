@@ -10,6 +10,7 @@ import aiohttp
 
 from tests.support.auth_server import AuthServer, ProtectedServer
 from tests.support.cli import cli, serving
+from tests.support.patience import PATIENCE
 
 
 def _settings(folder: Path, url: str, credential: str) -> str:
@@ -26,11 +27,11 @@ async def test_a_login_gives_the_next_command_a_token_and_shows_no_secret(tmp_pa
         config = _settings(tmp_path, server.url, '{ oauth = { grant = "authorization_code" } }')
         async with serving("login", "mail", "--config", config, ready=False, **state) as login:
             assert login.process.stdout is not None
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE):
                 url = (await login.process.stdout.readline()).decode().strip()
             async with aiohttp.ClientSession() as browser, browser.get(url) as page:
                 assert page.status == 200
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE):
                 out, err = await login.process.communicate()
         assert login.process.returncode == 0
         assert f"issuer {issuer.issuer}" in err.decode()

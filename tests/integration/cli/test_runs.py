@@ -19,6 +19,7 @@ from tests.integration.cli.conftest import ODD
 from tests.support.cli import ROOT, cli, serving
 from tests.support.fake_server import FakeServer
 from tests.support.legacy_server import LegacyServer
+from tests.support.patience import PATIENCE
 
 INPUTS = r'{"method":"callTool","serverId":"fake","name":"odd","arguments":{"n":1.10,"e":"\u00e9"}}'
 AUTHOR = "tests.integration.cli.author_flow"
@@ -172,7 +173,7 @@ async def test_a_call_that_no_worker_has_taken_says_which_task_queue_it_waits_on
     client = await Client.connect(dev.serving.facts["temporal"])
     async with Worker(client, task_queue="author-waits", workflows=[Author]):
         handle = await client.start_workflow("Author", "deserted", id="author-waits", task_queue="author-waits")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while not (await handle.describe()).raw_description.pending_activities:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
     prose, value = await asyncio.gather(

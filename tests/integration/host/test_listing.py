@@ -24,6 +24,7 @@ from tests.support.fake_server import FakeServer, modern
 from tests.support.graphs import edge, node, workflow
 from tests.support.hosts import KEYS, bearer
 from tests.support.pack import SERVER, pack_worker, settings_for
+from tests.support.patience import PATIENCE
 from tests.support.run_hosts import FLOWS, Hosts, code, two_hosts
 
 
@@ -66,7 +67,7 @@ async def walk(both: Hosts, query: str) -> list[list[str]]:
 
 async def listed(both: Hosts, ids: list[str]) -> None:
     """Wait until Temporal lists these runs."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while not set(ids) <= {one for ids in await walk(both, "?limit=100") for one in ids}:
             pass
 
@@ -168,7 +169,7 @@ async def test_a_narrowed_page_that_looks_at_too_much_goes_on_with_its_cursor(
     for run_id in ids:
         await hosts.ended(run_id)
     monkeypatch.setattr(listing, "LAG", 0)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while [one for ids in await walk(hosts, "?status=completed") for one in ids] != ids[:0:-1]:
             pass
     assert await walk(hosts, "?status=failed&limit=1") == [[], [], ids[:1]]

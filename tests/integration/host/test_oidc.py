@@ -29,6 +29,7 @@ from host.web import caller
 from openwop_mcp.config import Host as HostSettings
 from openwop_mcp.config import Issuer, Key, Settings
 from tests.support import hosts
+from tests.support.patience import PATIENCE
 from tests.support.token_issuer import TokenIssuer, claims_of, ec_key, public, rsa_key, signed, token_of
 
 SECRET = "key-of-dev-0123456789"
@@ -233,7 +234,7 @@ async def test_a_slow_issuer_holds_up_its_own_bearers_alone_and_not_for_long(
 ) -> None:
     monkeypatch.setattr(jwks, "PATIENCE", 0.2)
     issuer.hold = asyncio.Event()
-    async with host(issuer.settings()) as caller_, asyncio.timeout(10):
+    async with host(issuer.settings()) as caller_, asyncio.timeout(PATIENCE):
         waiting = asyncio.create_task(caller_.status(issuer.token()))
         await issuer.asked.wait()
         assert (await caller_.get("/runs", f"Bearer {SECRET}")).status_code == 200

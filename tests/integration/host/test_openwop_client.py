@@ -22,6 +22,7 @@ from openwop_client.types import (
 
 from host.workflows import FIXTURES
 from tests.support.host_process import ACME, READER, HostProcess
+from tests.support.patience import PATIENCE
 
 ENDED = {"run.completed", "run.failed", "run.cancelled"}
 
@@ -33,7 +34,7 @@ def client(dev: HostProcess) -> OpenwopClient:
 
 async def does(act: Callable[[], Any]) -> Any:
     """The client is synchronous: it has a thread."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         return await asyncio.to_thread(act)
 
 

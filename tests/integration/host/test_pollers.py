@@ -12,6 +12,7 @@ from temporalio.client import Client
 from host import pollers
 from host.pollers import Pollers, warn_unless_polled
 from tests.support.pack import pack_worker, settings_for
+from tests.support.patience import PATIENCE
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -28,7 +29,7 @@ async def test_a_queue_that_nobody_polls_is_warned_of_by_name_and_setting(client
 
 
 async def test_a_queue_that_a_worker_polls_is_not_warned_of(client: Client, caplog) -> None:
-    async with pack_worker(client, settings_for("http://127.0.0.1:9/mcp")) as pack, asyncio.timeout(20):
+    async with pack_worker(client, settings_for("http://127.0.0.1:9/mcp")) as pack, asyncio.timeout(PATIENCE):
         while True:
             caplog.clear()
             await warn_unless_polled(client, pack.task_queue)
@@ -48,7 +49,7 @@ async def test_of_many_runs_that_nobody_takes_there_is_one_warning(client: Clien
     try:
         for _ in range(10):
             own.created()
-        await asyncio.wait_for(warned.wait(), 10)
+        await asyncio.wait_for(warned.wait(), PATIENCE)
         for _ in range(10):
             own.created()
         # In time for many looks, if there were any.

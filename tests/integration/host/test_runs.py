@@ -21,6 +21,7 @@ from openwop_mcp.runs.start import Options
 from tests.support.fake_server import FakeServer, modern
 from tests.support.hosts import bearer
 from tests.support.pack import pack_worker, settings_for
+from tests.support.patience import PATIENCE
 from tests.support.run_hosts import Hosts, code, key, two_hosts
 
 
@@ -217,7 +218,7 @@ async def test_a_scope_that_is_free_is_tidied_away_and_one_that_is_not_stays(hos
     async def standing() -> list[WorkflowExecutionStatus | None]:
         return [(await client.get_workflow_handle(name).describe()).status for name in names]
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while (await standing())[0] is WorkflowExecutionStatus.RUNNING:
             await Scopes(client).tidy()
     assert await standing() == [WorkflowExecutionStatus.TERMINATED, WorkflowExecutionStatus.RUNNING]

@@ -19,6 +19,7 @@ from openwop_mcp.embedded import EmbeddedTemporal
 from tests.support.cli import serving
 from tests.support.fake_server import FakeServer, Request, modern, result_reply
 from tests.support.host_process import Frame, HostProcess, host_process, path_of
+from tests.support.patience import PATIENCE
 
 CALLED = b'{ "content":[],"structuredContent":{"n":1.10} }'
 
@@ -214,7 +215,7 @@ async def test_what_a_killed_host_had_begun_is_done_once_by_the_other(both):
         ids.append(again.json()["runId"])
         await both.one.log(ids[-1])
     # Another host's runs are listed when Temporal lists them, which takes a second at worst.
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         listed: list[str] = []
         while len(listed) < len(ids):
             found = (await both.two.http.get("/runs?workflowId=conformance-idempotent&limit=100")).json()["runs"]
@@ -227,7 +228,7 @@ async def test_a_poll_goes_on_at_the_other_host(both):
     events: list[dict[str, Any]] = []
     hosts = [both.one, both.two]
     is_over = False
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while not is_over:
             hosts.reverse()
             after = f"&afterSequence={events[-1]['sequence']}" if events else ""
@@ -255,7 +256,7 @@ async def test_a_host_that_is_told_to_end_does_so_in_time_though_clients_read(bo
             return await ending.http.get(f"{path_of(run_id)}/events/poll?afterSequence=1&timeout=60")
 
         following = [asyncio.create_task(follow(mode)) for mode in ("debug", "values", "updates", "messages")]
-        await asyncio.wait_for(begun.wait(), 20)
+        await asyncio.wait_for(begun.wait(), PATIENCE)
         polling = [asyncio.create_task(poll()) for _ in range(5)]
         # A request behind them is answered: they have arrived.
         await ending.http.get(path_of(run_id))
