@@ -9,23 +9,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import difflib
+import getpass
 import hashlib
 import json
 import logging
 import os
+import re
 import secrets
 import shlex
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast
 
 import typer
 from rich.console import Console
@@ -40,13 +43,21 @@ from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
 
 from openwop_mcp import jsontext, storage, terminal
 from openwop_mcp.calls import MAX_DEPTH, MAX_KEY
+from openwop_mcp.catalog import listing
+from openwop_mcp.catalog.state import Catalog, Tool
+from openwop_mcp.catalogs import CatalogRefusedError, Catalogs
 from openwop_mcp.ceilings import INLINE_BYTES, MAX_CALL_BYTES
 from openwop_mcp.config import DEFAULT_FILE, TOOLS_COMMANDS, Key, Server, Settings, SettingsError, load
 from openwop_mcp.embedded import EmbeddedTemporalError, embedded_temporal
 from openwop_mcp.errors import McpError, RpcError, UnknownServerError
 from openwop_mcp.failures import refusal
 from openwop_mcp.nodes import REGISTRY
+from openwop_mcp.questions import telling
+from openwop_mcp.questions.eligibility import takes_tokens
+from openwop_mcp.questions.form import NoFormError, NotWantedError, form_of
+from openwop_mcp.questions.interview import interview
 from openwop_mcp.runs import negotiation
+from openwop_mcp.runs.callbacks import Callback
 from openwop_mcp.runs.definition import Definition, DefinitionError, parse
 from openwop_mcp.runs.events import RunEvent
 from openwop_mcp.runs.interrupts import OpenInterrupt, Resolution, encode_open
@@ -57,13 +68,14 @@ from openwop_mcp.runs.single import single_call
 from openwop_mcp.runs.start import Options, Owner, RunStart
 from openwop_mcp.storage import LostValueError, StorageError, data_converter, values_of
 from openwop_mcp.verbatim import Verbatim
-from workflows import EffectWorkflow, RunWorkflow
+from workflows import CatalogWorkflow, EffectWorkflow, RunWorkflow
 from workflows.client import (
     InterruptRefusedError,
     RecordedRun,
     RunExpiredError,
     RunNotFoundError,
     UnderWay,
+    cancel_run,
     effect_ledger,
     histories,
     mint_run_id,
@@ -86,6 +98,21 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+LOOK_PATIENCE = 2.0
+"""Seconds that a look at a server's tools waits for Temporal, and for a catalog, before the server itself is asked."""
+
+ASKED_DIRECTLY = "asked the server itself, so that it is not known what was classified or has changed"
+"""What is told where a server's list does not come from its catalog: it looks the same, and says less."""
+
+DIRECT_PAGES = 1000
+"""Pages of a list that a command asks for itself; a server that goes on for ever has to end somewhere."""
+
+UNSENT = "nothing was sent, and the run waits as before"
+"""What became of a question that was not answered after all."""
+
+AT_ONCE = 1000
+"""Tools that an operator's word is given for in one message: it stays far under the 2 MB that Temporal carries."""
+
 PATIENCE = 10.0
 """Seconds that a command waits for a worker to take its run before it says that there is none."""
 
@@ -94,6 +121,9 @@ THIS_MACHINE = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
 RETENTION = timedelta(days=14)
 """How long effects are to be remembered at least, which they are as long as the namespace keeps closed workflows."""
+
+STARTED_AT_ONCE = 20
+"""Catalogs that are started at once: each takes Temporal some milliseconds."""
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -136,6 +166,25 @@ def unprojected(run: str | None) -> str | None:
 Run = Annotated[str, typer.Argument(metavar="RUN", help="A run id, as 'runs start' prints it.", callback=unprojected)]
 
 
+def fingerprint_given(value: str | None) -> str | None:
+    """A fingerprint, or enough of its beginning to mean one definition."""
+    if value is not None and not re.fullmatch(r"[0-9a-f]{8,64}", value):
+        raise typer.BadParameter("write at least the first 8 of its digits, as they are shown")
+    return value
+
+
+ServerId = Annotated[str, typer.Argument(metavar="SERVER", help="A server id of the settings.")]
+ToolPattern = Annotated[str, typer.Argument(metavar="TOOL", help="A tool's name, or a glob such as 'get_*'.")]
+Fingerprint = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HEX", help="Only if its fingerprint still begins so, as it was shown.", callback=fingerprint_given
+    ),
+]
+Why = Annotated[str, typer.Option(metavar="TEXT", help="Kept beside it, for who reads it later.")]
+By = Annotated[str | None, typer.Option(metavar="NAME", help="Who says so; default the user of this machine.")]
+
+
 class CommandError(Exception):
     """A command did not do what was asked for.
 
@@ -152,6 +201,10 @@ class CommandError(Exception):
         self.code = code
         self.details = details
         self.delivery = delivery
+
+
+class UnansweredError(Exception):
+    """Whoever was asked at the terminal has gone; the message says what follows from it."""
 
 
 class StartedRunError(Exception):
@@ -251,18 +304,42 @@ async def check_storage(client: Client, settings: Settings) -> None:
 async def running_worker(client: Client, settings: Settings, workflows: Sequence[type] = ()) -> AsyncIterator[Worker]:
     """A worker of the pack, polling; it ends with the context, calls under way first."""
     # Here, since the commands that only talk to Temporal start in half the time without an HTTP client.
-    from activities import EAGER_CALLS, Calls, effect_worker, listen_activities, mcp_activities, node_activities
+    from activities import (
+        EAGER_CALLS,
+        Calls,
+        catalog_worker,
+        effect_worker,
+        listen_activities,
+        mcp_activities,
+        node_activities,
+        notify_activities,
+    )
+    from host.links import Links
 
     # What local servers write to standard error, which is bounded, is where they say what is wrong with them. A command
     # that asks one directly would drown its answer in it, and an error repeats the last of it anyway.
     logging.getLogger("openwop_mcp.server").setLevel(logging.INFO)
     own = settings.worker
+    links = Links(settings.host, os.environ, client)
+
+    async def link(callback: Callback) -> tuple[str, int] | None:
+        until = None if callback.until is None else callback.until / 1000
+        made = await links.make(
+            run_id=callback.run_id, node_id=callback.node_id, interrupt_id=callback.interrupt_id, until=until
+        )
+        return None if made is None else (made.url, made.expires_at)
+
     async with Calls(settings) as calls:
         worker = Worker(
             client,
             task_queue=own.task_queue,
             workflows=[RunWorkflow, *workflows],
-            activities=[*mcp_activities(calls), *node_activities(calls), *listen_activities(calls)],
+            activities=[
+                *mcp_activities(calls),
+                *node_activities(calls),
+                *listen_activities(calls),
+                *notify_activities(calls.pool, settings.host, os.environ, link),
+            ],
             max_concurrent_activities=own.max_activities,
             max_eager_activity_reservations_per_workflow_task=EAGER_CALLS,
             workflow_task_poller_behavior=PollerBehaviorSimpleMaximum(own.workflow_pollers),
@@ -271,12 +348,53 @@ async def running_worker(client: Client, settings: Settings, workflows: Sequence
             graceful_shutdown_timeout=timedelta(seconds=own.shutdown_grace),
         )
         effects = effect_worker(client, calls, settings, own.task_queue, EffectWorkflow)
-        async with effects, worker:
+        catalogs = catalog_worker(client, calls, settings, CatalogWorkflow)
+        async with effects, catalogs, worker:
             try:
                 yield worker
             finally:
-                # At once: one after the other they would take twice the grace.
-                await asyncio.gather(worker.shutdown(), effects.shutdown())
+                # At once: one after the other they would take three times the grace.
+                await asyncio.gather(worker.shutdown(), effects.shutdown(), catalogs.shutdown())
+
+
+async def start_catalogs(client: Client, settings: Settings) -> None:
+    """Start the catalog of each server for each tenant that the settings name; it waits for no server."""
+    own = settings.worker
+    catalogs = Catalogs(client, task_queue=own.task_queue, heartbeat=own.heartbeat_timeout)
+    slots = asyncio.Semaphore(STARTED_AT_ONCE)
+
+    async def start(tenant: str, server_id: str) -> None:
+        async with slots:
+            try:
+                await catalogs.start(tenant, server_id)
+            except (RPCError, StorageError, LostValueError) as error:
+                logging.getLogger(__name__).warning(
+                    "the catalog of server %s for tenant %s was not started, and is when it is first asked for: %s",
+                    server_id,
+                    tenant,
+                    error,
+                )
+
+    tenants = {own.tenant, *(key.tenant for key in settings.keys)}
+    await asyncio.gather(
+        *(
+            start(tenant, server_id)
+            for tenant in sorted(tenants)
+            for server_id in settings.servers
+            if settings.server(server_id, tenant) is not None
+        )
+    )
+
+
+@contextlib.asynccontextmanager
+async def starting_catalogs(client: Client, settings: Settings) -> AsyncIterator[None]:
+    """Start the catalogs meanwhile: there may be thousands."""
+    starting = asyncio.create_task(start_catalogs(client, settings))
+    try:
+        yield
+    finally:
+        starting.cancel()
+        await asyncio.wait([starting])
 
 
 def offer_of(settings: Settings, config: str | None) -> Offer:
@@ -316,6 +434,7 @@ async def until_stopped(serve: Coroutine[Any, Any, None]) -> None:
         nonlocal asked
         if not asked:
             asked = True
+            complain("stopping…")
             serving.cancel()
 
     for number in STOP_SIGNALS:
@@ -360,7 +479,7 @@ def run_command(config: Config = None) -> None:
         client = await connect(settings, traced=True)
         await check_retention(client)
         await check_storage(client, settings)
-        async with running_worker(client, settings):
+        async with running_worker(client, settings), starting_catalogs(client, settings):
             ready(temporal=settings.temporal.address, taskQueue=settings.worker.task_queue)
             await asyncio.Event().wait()
 
@@ -380,7 +499,7 @@ def serve_command(config: Config = None) -> None:
         client = await connect(settings, traced=True)
         await check_retention(client)
         await check_storage(client, settings)
-        async with running_host(client, offer) as host:
+        async with running_host(client, offer) as host, starting_catalogs(client, settings):
             await warn_unless_polled(client, settings.worker.task_queue)
             ready(host=host.address, temporal=settings.temporal.address, taskQueue=settings.worker.task_queue)
             await asyncio.Event().wait()
@@ -407,6 +526,7 @@ def dev_command(
             client = await connect(settings, traced=True)
             await check_storage(client, settings)
             async with running_host(client, offer) as host, running_worker(client, settings):
+                await start_catalogs(client, settings)
                 if key is not None:
                     complain(f"no key is configured; this one is good until dev ends: Authorization: Bearer {key}")
                 ready(
@@ -469,13 +589,15 @@ def call_command(
                 f"{error}{no_file(config)}", code=error.code, details=error.details, delivery=error.delivery
             )
         raise StartedRunError(run.run_id) from error
-    record = run.calls[-1]
+    made = run.made[-1]
+    record = made.record
+    assert record is not None, "a call of a run that completed has a result"
     if as_json:
         print_json(record.result.raw)
     else:
         print_text(record.result.text or record.result.raw.decode())
         # A verdict on a schema can quote a server, which must not be able to add a line of its own.
-        complain(terminal.escape(described(record)))
+        complain(terminal.escape(described(made, record)))
     if record.result.is_error:
         raise typer.Exit(1)
 
@@ -543,14 +665,186 @@ def login_command(
 
 @tools.command("list")
 def tools_list_command(
-    server: Annotated[str, typer.Argument(help="A server id of the settings.")],
-    cursor: Annotated[str | None, typer.Option(help="The page to read, as a page before it named it.")] = None,
+    server: Annotated[
+        str | None, typer.Argument(metavar="SERVER", help="A server id of the settings; default all.")
+    ] = None,
+    refresh: Annotated[bool, typer.Option("--refresh", help="Have the worker ask the server now.")] = False,
+    cursor: Annotated[str | None, typer.Option(help="Ask the server itself for this one page of its list.")] = None,
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
-    """List a server's tools, one page as the server sends it. 'tools SERVER' is short for this."""
-    settings = settings_of(config)
-    page = run_async(with_server(settings, server, lambda client: client.list_tools(cursor), config))
+    """List the tools that servers offer, and what holds for each. 'tools SERVER' is short for this."""
+    if cursor is not None:
+        show_page(server, cursor, config, as_json=as_json)
+        return
+    settings = settings_of(config, secrets=False)
+    admitted = [one for one in settings.servers if settings.server(one, settings.worker.tenant) is not None]
+    if server is None and not admitted:
+        raise CommandError(
+            f"no MCP server is configured for tenant '{settings.worker.tenant}': add [servers.ID] to"
+            f" {config or DEFAULT_FILE}{no_file(config)}",
+            code="not_found",
+        )
+    found = run_async(read_catalogs(settings, admitted if server is None else [server], config, refresh=refresh))
+    if server is not None and isinstance(error := found[server], Exception):
+        raise error
+    show_catalogs(settings, found, alone=server is not None, as_json=as_json)
+    if not all(isinstance(one, Catalog) and not (refresh and one.failure) for one in found.values()):
+        raise typer.Exit(1)
+
+
+@tools.command("show")
+def tools_show_command(
+    server: ServerId,
+    tool: Annotated[str, typer.Argument(metavar="TOOL", help="The tool's name.")],
+    config: Config = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show all that there is to say of a tool: what holds for it, why, and its definition."""
+    unicode_argument(tool, "TOOL")
+    settings = settings_of(config, secrets=False)
+    found = configured(settings, server, config)
+
+    async def main() -> Catalog:
+        return await read_catalog(settings, await catalogs_of(settings), server, config)
+
+    catalog = run_async(main())
+    one = catalog.tool(tool)
+    if one is None:
+        raise no_tool(server, tool)
+    shown = listing.Offered.of(one, catalog, found)
+    if as_json:
+        print_json(shown.encode())
+    else:
+        print_text(listing.prose(shown))
+
+
+@tools.command("diff")
+def tools_diff_command(
+    server: ServerId,
+    tool: Annotated[str | None, typer.Argument(metavar="TOOL", help="A tool's name or a glob; default all.")] = None,
+    config: Config = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show, field by field, how tools have changed since their definitions were accepted."""
+    settings = settings_of(config, secrets=False)
+
+    async def main() -> Catalog:
+        _, catalog = await kept_catalog(settings, server, config, fresh=True)
+        return catalog
+
+    catalog = run_async(main())
+    drifted = [one for one in chosen(catalog, tool) if one.standing.drifted]
+    if as_json:
+        print_json(listing.encode_changed(catalog, drifted))
+        return
+    for one in drifted:
+        print_text(listing.changed(one))
+    if not drifted:
+        complain("nothing has changed since it was accepted")
+        return
+    complain("accept what you have seen:")
+    for one in drifted:
+        words = ["tools", "approve", server, one.name, "--fingerprint", one.fingerprint[: listing.SHORT]]
+        complain(terminal.escape(f"  worker.py {shlex.join(words)}"))
+
+
+@tools.command("classify")
+def tools_classify_command(
+    server: ServerId,
+    tool: ToolPattern,
+    tier: Annotated[Literal["pure", "read", "write"] | None, typer.Option(help="What a call may do.")] = None,
+    replay_policy: Annotated[
+        Literal["deterministic", "idempotent", "non-deterministic"] | None,
+        typer.Option(help="What the same call does a second time."),
+    ] = None,
+    egress: Annotated[
+        Literal["none", "safe-fetch", "host-mediated", "host-owned"] | None, typer.Option(help="Where it reaches.")
+    ] = None,
+    approval: Annotated[
+        Literal["never", "write", "always"] | None, typer.Option(help="Whether a person is to be asked first.")
+    ] = None,
+    clear: Annotated[
+        bool, typer.Option("--clear", help="Take back what was said, so that the settings hold again.")
+    ] = False,
+    fingerprint: Fingerprint = None,
+    why: Why = "",
+    by: By = None,
+    config: Config = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what tools may do. It goes before the settings, for as long as their definitions stay what they are now."""
+    says = any(value is not None for value in (tier, replay_policy, egress, approval))
+    if says == clear:
+        raise typer.BadParameter(
+            "write --clear without any of --tier, --replay-policy, --egress and --approval"
+            if clear
+            else "write at least one of --tier, --replay-policy, --egress and --approval, or --clear"
+        )
+    settings = settings_of(config, secrets=False)
+
+    async def main() -> list[Tool]:
+        catalogs, catalog = await kept_catalog(settings, server, config)
+        found = bound(chosen(catalog, tool, fingerprint))
+        who = by or this_user()
+        if clear:
+            for part in parts(found):
+                await catalogs.clear(settings.worker.tenant, server, part, by=who, why=why)
+            return found
+        if drifted := [one.name for one in found if one.standing.drifted]:
+            raise CommandError(
+                f"nothing was classified, as these have changed: {', '.join(drifted)}; see"
+                f" 'worker.py tools diff {server}', and approve what you have seen first",
+                code="proposal_stale",
+            )
+        for part in parts(found):
+            await catalogs.classify(
+                settings.worker.tenant,
+                server,
+                part,
+                by=who,
+                why=why,
+                safety_tier=tier,
+                replay_policy=replay_policy,
+                egress=egress,
+                approval=approval,
+            )
+        return found
+
+    told_of(server, "cleared" if clear else "classified", run_async(main()), as_json=as_json)
+
+
+@tools.command("approve")
+def tools_approve_command(
+    server: ServerId,
+    tool: Annotated[str | None, typer.Argument(metavar="TOOL", help="A tool's name or a glob.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="All tools of the server that have changed.")] = False,
+    fingerprint: Fingerprint = None,
+    why: Why = "",
+    by: By = None,
+    config: Config = None,
+    as_json: AsJson = False,
+) -> None:
+    """Accept definitions that have changed, so that what was said of the tools in the settings holds again."""
+    if (tool is None) != every:
+        raise typer.BadParameter("write a tool's name, a glob, or --all", param_hint="'TOOL'")
+    settings = settings_of(config, secrets=False)
+
+    async def main() -> list[Tool]:
+        catalogs, catalog = await kept_catalog(settings, server, config)
+        found = bound([one for one in chosen(catalog, tool, fingerprint) if one.standing.drifted])
+        for part in parts(found):
+            await catalogs.approve(settings.worker.tenant, server, part, by=by or this_user(), why=why)
+        return found
+
+    told_of(server, "approved", run_async(main()), as_json=as_json)
+
+
+def show_page(server: str | None, cursor: str, config: str | None, *, as_json: bool) -> None:
+    """Ask a server for one page of its tools and print that as it came."""
+    if server is None:
+        raise typer.BadParameter("write the server whose page it is", param_hint="'SERVER'")
+    page = run_async(with_server(settings_of(config), server, lambda client: client.list_tools(cursor), config))
     if as_json:
         print_json(page.raw)
         return
@@ -559,6 +853,52 @@ def tools_list_command(
     print_table(["tool", "description"], [[str(tool.get("name", "")), brief(tool)] for tool in offered])
     if isinstance(following := page.get("nextCursor"), str):
         complain(f"more tools follow: --cursor {shlex.quote(following)}")
+
+
+def show_catalogs(settings: Settings, found: Mapping[str, Catalog | Exception], *, alone: bool, as_json: bool) -> None:
+    """Print what servers offer, or why that cannot be told.
+
+    Args:
+        settings: What is said of the servers.
+        found: By server id.
+        alone: Whether one server was asked for by its name.
+        as_json: Whether JSON was asked for: of one server its object, else an array of them.
+    """
+    now = milliseconds()
+    if as_json:
+        told = [
+            listing.encode(one, settings.servers[server_id], now=now)
+            if isinstance(one, Catalog)
+            else listing.encode_failed(settings.worker.tenant, server_id, Ending.of(one).encode())
+            for server_id, one in found.items()
+        ]
+        print_json(told[0] if alone else b"[" + b",".join(told) + b"]")
+        return
+    rows = [
+        [*([] if alone else [server_id]), *tool.cells()]
+        for server_id, one in found.items()
+        if isinstance(one, Catalog)
+        for tool in listing.offered(one, settings.servers[server_id])
+    ]
+    print_table([*([] if alone else ["server"]), *listing.COLUMNS], rows, columns=TOOLS_COLUMNS)
+    complain(listing.LEGEND)
+    for server_id, one in found.items():
+        told_line = (
+            listing.freshness(one, now=now) if isinstance(one, Catalog) else f"{server_id}: {Ending.of(one).prose}"
+        )
+        complain(terminal.escape(told_line))
+
+
+def told_of(server: str, what: str, tools: Sequence[Tool], *, as_json: bool) -> None:
+    """Print of which definitions an operator's word was taken."""
+    if as_json:
+        named = [{"name": tool.name, "fingerprint": tool.fingerprint} for tool in tools]
+        print_json(jsontext.encode({"serverId": server, "tools": named}))
+        return
+    for tool in tools:
+        print_text(terminal.escape(f"{what} {tool.name} {tool.fingerprint[: listing.SHORT]}"))
+    if not tools:
+        complain("nothing has changed since it was accepted")
 
 
 # --- runs -------------------------------------------------------------------------------------------------------------
@@ -612,14 +952,15 @@ def runs_show_command(run: Run, config: Config = None, as_json: AsJson = False) 
     """Show a run, or a workflow of your own: where it stands, and what each call recorded."""
     settings = settings_of(config, secrets=False)
 
-    async def main() -> tuple[RecordedRun, dict[str, UnderWay]]:
+    async def main() -> tuple[RecordedRun, dict[str, UnderWay], bool]:
         client = await connect(settings)
         found = await read_run(client, run)
         # A run that is over has forgotten its activities.
         running = any(call.outcome == "running" for call in found.made)
-        return found, await under_way(client, run) if running else {}
+        waits = bool(await open_interrupts(client, found))
+        return found, await under_way(client, run) if running else {}, waits
 
-    found, going = run_async(main())
+    found, going, waits = run_async(main())
     if as_json:
         calls = [call_facts(call, going.get(call.activity_id)) for call in found.made]
         print_json(jsontext.encode({"runId": run, "status": found.status, "calls": calls, **run_error(found)}))
@@ -630,6 +971,8 @@ def runs_show_command(run: Run, config: Config = None, as_json: AsJson = False) 
         print_text(f"{found.failed_node}: {found.failure[1]}" if found.failed_node else found.failure[1])
     for call in found.made:
         print_text(call_prose(call, going.get(call.activity_id)))
+    if waits:
+        print_text(f"waits for a person: see 'worker.py interrupts list {run}'")
 
 
 @runs.command("events")
@@ -644,6 +987,27 @@ def runs_events_command(run: Run, config: Config = None, as_json: AsJson = False
         [[str(event.sequence), event.timestamp, event.type, event.node_id or "", decided(event)] for event in log],
         columns=LOG_COLUMNS,
     )
+
+
+@runs.command("cancel")
+def runs_cancel_command(
+    run: Run,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Kept in the run's log.")] = "",
+    config: Config = None,
+    as_json: AsJson = False,
+) -> None:
+    """Cancel a run, or a workflow of your own. Effects that were sent stay what they are."""
+    unicode_argument(reason, "--reason")
+    settings = settings_of(config, secrets=False)
+
+    async def main() -> None:
+        await cancel_run(await connect(settings), run, reason)
+
+    run_async(main())
+    if as_json:
+        print_json(jsontext.encode({"runId": run, "status": "cancelling"}))
+    else:
+        complain(f"cancelling; see 'worker.py runs show {run}'")
 
 
 @runs.command("export")
@@ -732,6 +1096,14 @@ def effects_command(run: Run, config: Config = None, as_json: AsJson = False) ->
     print_table(list(columns), [[str(row[name]) for name in columns] for row in rows], columns=LEDGER_COLUMNS)
 
 
+InterruptName = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="INTERRUPT", help="Its id, or the node that waits; needed where the run waits with several."
+    ),
+]
+
+
 @interrupts.command("list")
 def interrupts_list_command(
     run: Annotated[
@@ -743,48 +1115,108 @@ def interrupts_list_command(
     """List the questions that runs, and workflows of your own, wait with."""
     settings = settings_of(config, secrets=False)
 
-    async def main() -> list[OpenInterrupt]:
+    async def main() -> list[tuple[RecordedRun, OpenInterrupt]]:
         client = await connect(settings)
         waiting = [run] if run is not None else [one async for one in waiting_runs(client)]
-        found = [await open_interrupts(client, await read_run(client, one)) for one in waiting]
-        return [one for several in found for one in several]
+        read = [await read_run(client, one) for one in waiting]
+        return [(found, one) for found in read for one in await open_interrupts(client, found)]
 
     found = run_async(main())
     if as_json:
-        print_json(encode_open(found))
+        print_json(encode_open([one for _, one in found]))
         return
-    for one in found:
-        # What is asked may quote a server or hold what was sent to it: neither may add a line of its own.
-        asked = Verbatim(jsontext.pointer(one.payload, ["data"]) or b"{}")
-        print_text(terminal.escape(f"run {one.run_id}, interrupt {one.interrupt_id} {one.node_id}".rstrip()))
-        about = asked.span("artifactData")
-        shown = [] if about is None else [about.span("idempotencyKey"), about.span("arguments")]
-        for line in (asked.get("title"), asked.get("description"), *(one and one.raw.decode() for one in shown)):
-            if line:
-                print_text(f"    {terminal.escape(str(line))}")
+    if not found:
+        complain("no run waits" if run is None else f"'{run}' waits with no question")
+    for asking, one in found:
+        print_text(named(one))
+        print_text(f"    {origin(asking)}")
+        for line in telling.in_brief(one.payload, one.asked_at, time.time()):
+            print_text(f"    {line}")
+
+
+@interrupts.command("show")
+def interrupts_show_command(
+    run: Run,
+    interrupt: InterruptName = None,
+    link: Annotated[
+        bool, typer.Option("--link", help="Also make an address at which it can be answered without a key.")
+    ] = False,
+    config: Config = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show all that a question says, and what it takes as an answer."""
+    settings = settings_of(config, secrets=False)
+
+    async def main() -> tuple[RecordedRun, OpenInterrupt, str | None]:
+        client = await connect(settings)
+        found = await read_run(client, run)
+        one = meant(found, await open_interrupts(client, found), interrupt)
+        return found, one, await link_to(client, settings, found, one) if link else None
+
+    found, one, url = run_async(main())
+    if as_json:
+        linked = [] if url is None else [("link", jsontext.encode(url))]
+        print_json(jsontext.build([*jsontext.members(one.encode()), *linked]))
+        return
+    print_text(named(one))
+    print_text(origin(found))
+    for line in telling.in_full(one.payload, one.asked_at, time.time()):
+        print_text(line)
+    if url is not None:
+        print_text(url)
 
 
 @interrupts.command("answer")
 def interrupts_answer_command(
     run: Run,
-    interrupt: Annotated[str, typer.Argument(metavar="INTERRUPT", help="Its id, as 'interrupts list' prints it.")],
-    answer: Annotated[str, typer.Argument(metavar="JSON", help="The answer, an object; @FILE reads a file.")],
+    interrupt: InterruptName = None,
+    answer: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="JSON", help="The answer; @FILE reads a file. Without it you are asked, if this is a terminal."
+        ),
+    ] = None,
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
     """Answer a question that a run waits with."""
+    if answer is None and interrupt is not None and interrupt.startswith(("{", "@")):
+        # No id and no node that one would write by hand begins so.
+        interrupt, answer = None, interrupt
     settings = settings_of(config, secrets=False)
-    given = object_argument(answer, "JSON", settings)
-    resolution = Resolution(interrupt, given, jsontext.encode(operator(settings.worker.tenant)))
+    given = None if answer is None else json_argument(answer, "JSON", settings)
+    if given is None and (as_json or not (sys.stdin.isatty() and sys.stderr.isatty())):
+        raise typer.BadParameter(
+            f"write the answer, as 'worker.py interrupts show {run}' says what it may be: nobody can be asked here",
+            param_hint="'JSON'",
+        )
 
-    async def main() -> None:
+    async def find() -> OpenInterrupt:
+        client = await connect(settings)
+        found = await read_run(client, run)
+        return meant(found, await open_interrupts(client, found), interrupt)
+
+    async def resolve(interrupt_id: str, value: bytes) -> None:
+        resolution = Resolution(interrupt_id, value, jsontext.encode(operator(settings.worker.tenant)))
         await resolve_interrupt(await connect(settings), run, resolution)
 
-    run_async(main())
+    one = None
+    if given is None or interrupt is None or "/" not in interrupt:
+        one = run_async(find())
+        given = given if given is not None else sound_json(asked_here(one), "JSON", settings)
+        interrupt = one.interrupt_id
+    try:
+        run_async(resolve(interrupt, given))
+    except InterruptRefusedError as error:
+        if one is None or error.code != "validation_error":
+            raise
+        # What was meant may be a question that the run came to since.
+        about = f"node {one.node_id} ({one.kind})" if one.node_id else f"the {one.kind}"
+        raise CommandError(f"{about}: {error}", code=error.code) from None
     if as_json:
         print_json(jsontext.encode({"runId": run, "interruptId": interrupt}))
     else:
-        complain(f"answered; see 'runs show {run}'")
+        complain(f"answered; see 'worker.py runs show {run}'")
 
 
 # --- what the commands share ------------------------------------------------------------------------------------------
@@ -844,15 +1276,25 @@ def object_argument(value: str, option: str, settings: Settings, *, beside: int 
         settings: They say how much can be carried.
         beside: Bytes of the definition that it travels with.
     """
-    if value.startswith("@"):
-        try:
-            text = Path(value[1:]).read_bytes()
-        except OSError as error:
-            raise typer.BadParameter(
-                f"{value[1:]} cannot be read ({error.strerror})", param_hint=f"'{option}'"
-            ) from None
-    else:
-        text = os.fsencode(value)
+    text = json_argument(value, option, settings, beside=beside)
+    if jsontext.kind(text) != "object":
+        raise typer.BadParameter('write a JSON object, as in \'{"city": "Bern"}\'', param_hint=f"'{option}'")
+    return text
+
+
+def json_argument(value: str, option: str, settings: Settings, *, beside: int = 0) -> bytes:
+    """The same of any JSON value."""
+    if not value.startswith("@"):
+        return sound_json(os.fsencode(value), option, settings, beside=beside)
+    try:
+        text = Path(value[1:]).read_bytes()
+    except OSError as error:
+        raise typer.BadParameter(f"{value[1:]} cannot be read ({error.strerror})", param_hint=f"'{option}'") from None
+    return sound_json(text, option, settings, beside=beside)
+
+
+def sound_json(text: bytes, option: str, settings: Settings, *, beside: int = 0) -> bytes:
+    """A text that is JSON, and that can be carried."""
     ceiling = options_of(settings).call_bytes
     if len(text) + beside > ceiling:
         together = f", with the {beside} of the definition," if beside else ""
@@ -864,11 +1306,8 @@ def object_argument(value: str, option: str, settings: Settings, *, beside: int 
     try:
         jsontext.check_depth(text, MAX_DEPTH)
         jsontext.check(text)
-        sound = jsontext.kind(text) == "object"
     except jsontext.JsonTextError as error:
         raise typer.BadParameter(error.within(text), param_hint=f"'{option}'") from None
-    if not sound:
-        raise typer.BadParameter('write a JSON object, as in \'{"city": "Bern"}\'', param_hint=f"'{option}'")
     return text
 
 
@@ -931,11 +1370,200 @@ async def with_server(
         return Verbatim((await ask(clients[server_id])).result)
 
 
+async def catalogs_of(settings: Settings) -> Catalogs | None:
+    """The catalogs of the settings' Temporal; None where that does not answer, which is told."""
+    try:
+        async with asyncio.timeout(LOOK_PATIENCE):
+            return catalogs_at(await connect(settings), settings)
+    except CommandError as error:
+        why = str(error)
+    except TimeoutError:
+        why = f"no Temporal server answers at {settings.temporal.address} within {LOOK_PATIENCE:g} s"
+    complain(terminal.escape(f"{why}; {ASKED_DIRECTLY}"))
+    return None
+
+
+def catalogs_at(client: Client, settings: Settings) -> Catalogs:
+    """The catalogs of a Temporal."""
+    own = settings.worker
+    return Catalogs(client, task_queue=own.task_queue, heartbeat=own.heartbeat_timeout)
+
+
+async def read_catalogs(
+    settings: Settings, server_ids: Sequence[str], config: str | None, *, refresh: bool
+) -> dict[str, Catalog | Exception]:
+    """What servers offer, all read at once, or why that cannot be told."""
+    catalogs = await catalogs_of(settings)
+
+    async def read(server_id: str) -> Catalog | Exception:
+        try:
+            return await read_catalog(settings, catalogs, server_id, config, refresh=refresh)
+        except (*EXPECTED, RPCError) as error:
+            return error
+
+    return dict(zip(server_ids, await asyncio.gather(*map(read, server_ids)), strict=True))
+
+
+async def read_catalog(
+    settings: Settings, catalogs: Catalogs | None, server_id: str, config: str | None, *, refresh: bool = False
+) -> Catalog:
+    """What a server offers: from its catalog, or, while that has no list, from the server itself.
+
+    Raises:
+        CommandError: There is no such server, or no worker that could refresh the catalog where that was asked for.
+        McpError: The server was asked directly, and does not answer.
+    """
+    configured(settings, server_id, config)
+    if catalogs is not None:
+        tenant = settings.worker.tenant
+        if refresh and not await catalogs.refresh(tenant, server_id, within=PATIENCE, force=True):
+            raise CommandError(unrefreshed(server_id), code="service_unavailable")
+        catalog = await catalogs.fresh(tenant, server_id, now=time.time())
+        if catalog is not None and catalog.failure is not None:
+            # Others are not made to wait for a server that is down; who looks at it may have just mended it.
+            await catalogs.refresh(tenant, server_id, within=LOOK_PATIENCE)
+            catalog = await catalogs.read(tenant, server_id)
+        if catalog is not None and catalog.listed_at is not None:
+            return catalog
+        failure = None if catalog is None else catalog.failure
+        why = "no worker has listed it yet" if failure is None else f"{failure.code}: {failure.message}"
+        complain(terminal.escape(f"{server_id}: {why}; {ASKED_DIRECTLY}"))
+    return await list_directly(settings_of(config), server_id, config)
+
+
+async def kept_catalog(
+    settings: Settings, server_id: str, config: str | None, *, fresh: bool = False
+) -> tuple[Catalogs, Catalog]:
+    """The catalog of a server that has been listed at least once, and where it is.
+
+    Args:
+        settings: Where.
+        server_id: The server.
+        config: The settings' file, for messages.
+        fresh: Whether a list that is stale is to be renewed, if that can be done in a moment.
+
+    Raises:
+        CommandError: There is no Temporal, no such server, or no list of it.
+    """
+    configured(settings, server_id, config)
+    tenant = settings.worker.tenant
+    catalogs = catalogs_at(await connect(settings), settings)
+    read = catalogs.fresh(tenant, server_id, now=time.time()) if fresh else catalogs.read(tenant, server_id)
+    catalog = await read
+    if catalog is None or catalog.listed_at is None:
+        await catalogs.refresh(tenant, server_id, within=PATIENCE)
+        catalog = await catalogs.read(tenant, server_id)
+    if catalog is None or catalog.listed_at is None:
+        failure = None if catalog is None else catalog.failure
+        if failure is None:
+            raise CommandError(unrefreshed(server_id), code="service_unavailable")
+        raise CommandError(failure.message, code=failure.code)
+    return catalogs, catalog
+
+
+def unrefreshed(server_id: str) -> str:
+    """Says that a server's list could not be had in time."""
+    return (
+        f"'{server_id}' was not listed within {PATIENCE:g} s: it is slow, or there is no worker; start 'worker.py run'"
+        " or 'worker.py dev' with the same temporal and worker settings"
+    )
+
+
+def chosen(catalog: Catalog, pattern: str | None, fingerprint: str | None = None) -> list[Tool]:
+    """The tools of a catalog that a name or a glob means, or all.
+
+    Raises:
+        CommandError: It means none, or not the one definition that has this fingerprint.
+    """
+    names = catalog.names()
+    found = names if pattern is None else listing.matching(names, pattern)
+    if not found and pattern is not None:
+        raise no_tool(catalog.server_id, pattern)
+    tools = [tool for name in found if (tool := catalog.tool(name)) is not None]
+    if fingerprint is not None and [tool.fingerprint.startswith(fingerprint) for tool in tools] != [True]:
+        raise CommandError(
+            "the definition is not the one with that fingerprint, and nothing was done: see"
+            f" 'worker.py tools show {catalog.server_id}'",
+            code="proposal_stale",
+        )
+    return tools
+
+
+def no_tool(server_id: str, pattern: str) -> CommandError:
+    """Says that a server does not list what was asked for."""
+    return CommandError(
+        f"'{server_id}' lists no tool '{pattern}': see 'worker.py tools list {server_id}'", code="not_found"
+    )
+
+
+def bound(tools: Sequence[Tool]) -> list[Tool]:
+    """Those of the tools that have one definition, which is what an operator's word is about; of others it is told.
+
+    Raises:
+        CommandError: None of them has.
+    """
+    torn = [tool for tool in tools if tool.standing.fingerprint is None]
+    if torn and len(torn) == len(tools):
+        raise CommandError(f"{torn[0].name}: {torn[0].unusable}", code="forbidden")
+    for tool in torn:
+        complain(terminal.escape(f"{tool.name} is left out: {tool.unusable}"))
+    return [tool for tool in tools if tool.standing.fingerprint is not None]
+
+
+def parts(tools: Sequence[Tool]) -> list[list[tuple[str, str]]]:
+    """Names and fingerprints of tools, as many together as one message carries."""
+    bound = [(tool.name, tool.fingerprint) for tool in tools]
+    return [bound[at : at + AT_ONCE] for at in range(0, len(bound), AT_ONCE)]
+
+
+def this_user() -> str:
+    """Who uses the command line, as this machine calls them."""
+    try:
+        return getpass.getuser()
+    # A container may run as a number that has no name.
+    except (KeyError, OSError):
+        return "operator"
+
+
+async def list_directly(settings: Settings, server_id: str, config: str | None) -> Catalog:
+    """What a server says that it offers, all pages of it, as a catalog that has seen nothing else.
+
+    Raises:
+        McpError: The server does not answer.
+    """
+    pages: list[bytes] = []
+    ended: str | None = None
+
+    async def ask(client: McpClient) -> Exchange:
+        nonlocal ended
+        page = await client.list_tools()
+        asked = set[str]()
+        while True:
+            pages.append(page.result)
+            following = Verbatim(page.result).get("nextCursor")
+            if not isinstance(following, str):
+                return page
+            if following in asked or len(pages) == DIRECT_PAGES:
+                ended = f"after {len(pages)} pages the server named another one"
+                return page
+            asked.add(following)
+            page = await client.list_tools(following)
+
+    await with_server(settings, server_id, ask, config)
+    http = configured(settings, server_id, config).url is not None
+    return listing.unkept(settings.worker.tenant, server_id, pages, http=http, ended=ended, at=milliseconds())
+
+
+def milliseconds() -> int:
+    """Now, in milliseconds since 1970."""
+    return round(time.time() * 1000)
+
+
 def operator(tenant: str) -> dict[str, str]:
     """Who uses the command line, as a subject."""
     return {
         "issuer": "urn:openwop-mcp:cli",
-        "subjectId": "operator",
+        "subjectId": this_user(),
         "tenant": tenant,
         "lane": "workload",
         "kind": "workload",
@@ -1003,7 +1631,10 @@ async def tell_questions(client: Client, run_id: str, told: dict[str, str]) -> N
     except RPCError:
         return
     if waits and not told.get(""):
-        complain(f"the run waits for a person's answer: see 'interrupts list {run_id}'")
+        complain(
+            f"the run waits for a person: see 'worker.py interrupts show {run_id}', and"
+            f" 'worker.py interrupts answer {run_id}'"
+        )
     told[""] = "asked" if waits else ""
 
 
@@ -1059,7 +1690,7 @@ async def give_up_unless_taken(handle: WorkflowHandle[Any, Any]) -> None:
     if EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED in await event_types(handle):
         raise CommandError(
             f"no worker took the run within {PATIENCE:g} s; one did while the run was being ended, so that the effect"
-            f" may have happened: see 'runs show {handle.id}'",
+            f" may have happened: see 'worker.py runs show {handle.id}'",
             code="service_unavailable",
         )
     raise CommandError(
@@ -1072,6 +1703,105 @@ async def give_up_unless_taken(handle: WorkflowHandle[Any, Any]) -> None:
 async def event_types(handle: WorkflowHandle[Any, Any]) -> set[int]:
     """What has happened to a workflow so far."""
     return {event.event_type async for event in handle.fetch_history_events()}
+
+
+def meant(run: RecordedRun, waiting: Sequence[OpenInterrupt], name: str | None) -> OpenInterrupt:
+    """The question that is meant: by its id, by the node that waits, or as the only one."""
+    found = [one for one in waiting if name in {None, one.interrupt_id, one.node_id or None}]
+    # Nodes that share an effect wait with one question.
+    if len({one.interrupt_id for one in found}) == 1:
+        return found[0]
+    if found:
+        names = ", ".join(sorted(one.node_id or one.interrupt_id for one in found))
+        raise CommandError(
+            f"'{run.run_id}' waits with {len(found)} questions: name one of {names}", code="validation_error"
+        )
+    if waiting:
+        raise CommandError(
+            f"'{run.run_id}' waits with no question of that name: see 'worker.py interrupts list {run.run_id}'",
+            code="not_found",
+        )
+    raise CommandError(f"'{run.run_id}' waits with no question", code="not_found")
+
+
+async def link_to(client: Client, settings: Settings, run: RecordedRun, one: OpenInterrupt) -> str:
+    """An address at which a question can be answered without a key."""
+    # Here for the same reason as in `running_worker`.
+    from host.links import Links
+
+    if not run.is_graph:
+        raise CommandError("there is no link to it: only questions of graphs have one", code="validation_error")
+    nodes = jsontext.elements(jsontext.member(run.definition, "nodes") or b"[]")
+    asks = next(node for node in nodes if jsontext.decode(jsontext.member(node, "id") or b'""') == one.node_id)
+    if not takes_tokens(one.payload, jsontext.member(asks, "config") or b"{}"):
+        raise CommandError(
+            "there is no link to it: it has to be known who answers it, with a key of the host", code="forbidden"
+        )
+    made = await Links(settings.host, os.environ, client).make(
+        run_id=one.run_id,
+        node_id=one.node_id,
+        interrupt_id=one.interrupt_id,
+        until=telling.ends_at(one.payload, one.asked_at),
+    )
+    if made is None:
+        raise CommandError(
+            "the settings do not say where the host is: set host.url, as in https://openwop.example.org",
+            code="validation_error",
+        )
+    return made.url
+
+
+def asked_here(one: OpenInterrupt) -> bytes:
+    """The answer of whoever sits at this terminal, as JSON text."""
+    complain(named(one))
+    complain(next(telling.in_brief(one.payload, one.asked_at, time.time())))
+    try:
+        given = interview(form_of(one.payload), AtTerminal())
+    except NoFormError as error:
+        raise CommandError(
+            f"this cannot be asked here, as {error}: give the answer as JSON (see"
+            f" 'worker.py interrupts show {one.run_id}')",
+            code="validation_error",
+        ) from None
+    except (EOFError, KeyboardInterrupt):
+        # The prompt's line has no end yet.
+        sys.stderr.write("\n")
+        raise UnansweredError(UNSENT) from None
+    if given is None:
+        raise CommandError(UNSENT, code="cancelled")
+    return given
+
+
+class AtTerminal:
+    """Whoever sits at this terminal. They are shown everything on standard error, as nothing of it was asked for."""
+
+    LINE = 4_095
+    """Bytes that a terminal gives as one line at most; what is typed beyond them is lost without a word."""
+
+    def __init__(self) -> None:
+        cast("TextIOWrapper", sys.stdin).reconfigure(encoding="utf-8", errors="surrogateescape")
+
+    def tell(self, text: str) -> None:
+        """Show lines."""
+        complain(text)
+
+    def ask(self, prompt: str) -> str:
+        """Take a line."""
+        sys.stderr.write(terminal.escape(prompt))
+        sys.stderr.flush()
+        line = sys.stdin.readline()
+        if not line.endswith("\n"):
+            raise EOFError
+        if len(os.fsencode(line)) >= self.LINE:
+            raise NotWantedError("a terminal takes no longer line: answer with JSON, from a file")
+        return line.removesuffix("\n")
+
+    def load(self, name: str) -> str:
+        """The text of a file."""
+        try:
+            return Path(name).read_text(encoding="utf-8")
+        except (OSError, ValueError):
+            raise NotWantedError("that file cannot be read, or is not UTF-8") from None
 
 
 def recorded_run(config: str | None, run_id: str) -> RecordedRun:
@@ -1113,9 +1843,13 @@ def call_facts(call: MadeCall, now: UnderWay | None) -> dict[str, object]:
         "method": call.method,
         "subject": call.subject,
         "outcome": "waiting" if now is not None and now.waits else call.outcome,
-        "attempts": call.attempts,
+        "attempts": call.tries,
         "taskQueue": call.task_queue,
     }
+    if questions := call.rounds.count("input"):
+        facts["questions"] = questions
+    if "approval" in call.rounds:
+        facts["approved"] = True
     if now is not None and now.progress is not None:
         facts["progress"] = now.progress.facts
     if record is not None:
@@ -1144,6 +1878,9 @@ def call_facts(call: MadeCall, now: UnderWay | None) -> dict[str, object]:
 
 
 # --- what people see --------------------------------------------------------------------------------------------------
+
+TOOLS_COLUMNS = 150
+"""What a table of tools takes at least: a fold in a name or a fingerprint is worse than a line that runs over."""
 
 LEDGER_COLUMNS = 170
 """The same for a ledger, whose ids are long and have to be whole to be searched for."""
@@ -1177,9 +1914,21 @@ def complain(text: str) -> None:
     sys.stderr.write(terminal.escape(text, multiline=True) + "\n")
 
 
-def described(call: CallRecord) -> str:
+def named(one: OpenInterrupt) -> str:
+    """Which question it is, in a line."""
+    node = f", node {one.node_id}" if one.node_id else ""
+    return terminal.escape(f"run {one.run_id}, interrupt {one.interrupt_id}{node}")
+
+
+def origin(run: RecordedRun) -> str:
+    """Of which workflow a run is, and who started it, as far as that is recorded, in a line."""
+    who = run.started_by
+    return terminal.escape(f"of workflow {run.workflow_id}" + ("" if who is None else f", started by {who}"))
+
+
+def described(made: MadeCall, call: CallRecord) -> str:
     """What was recorded of a call, in a line."""
-    return f"{asked_of(call.server_id, call.method, call.subject)}, {recorded_as(call)}"
+    return f"{asked_of(call.server_id, call.method, call.subject)}, {recorded_as(made, call)}"
 
 
 def asked_of(server_id: str, method: str, subject: str) -> str:
@@ -1187,11 +1936,18 @@ def asked_of(server_id: str, method: str, subject: str) -> str:
     return " ".join(part for part in (server_id, method, subject) if part) or "a call that cannot be read"
 
 
-def recorded_as(call: CallRecord) -> str:
+def took(made: MadeCall) -> str:
+    """How many attempts a call took, and apart from them for how many answers it waited."""
+    answered = made.rounds.count("input")
+    questions = "" if not answered else f", answered {answered} question{'s' if answered > 1 else ''}"
+    return f"attempts {made.tries}" + questions + (", approved" if "approval" in made.rounds else "")
+
+
+def recorded_as(made: MadeCall, call: CallRecord) -> str:
     """What tells whether a record is still what arrived."""
     return (
         f"MCP {call.result.provenance.get('revision', 'unknown')}, {len(call.result.raw)} bytes, sha256 {call.sha256},"
-        f" attempts {call.result.provenance.get('attempt', 'unknown')},"
+        f" {took(made)},"
         + (" intact" if call.intact else " CHANGED since it was recorded")
         + (", cached" if call.cached else "")
         + (", of an earlier call with this key" if call.result.provenance.get("shared") == "true" else "")
@@ -1211,12 +1967,12 @@ def call_prose(call: MadeCall, now: UnderWay | None) -> str:
         case "inDoubt":
             became = "in doubt"
         case "suspended":
-            became = "in doubt, waiting for an answer (see 'interrupts list')"
+            became = "waiting for an answer (see 'worker.py interrupts list')"
         case "running" if now is not None and now.waits:
             became = f"waiting for a worker on task queue '{call.task_queue}'"
         case _:
             became = call.outcome
-    end = f"attempts {call.attempts}" if call.record is None else recorded_as(call.record)
+    end = took(call) if call.record is None else recorded_as(call, call.record)
     line = f"{call.name}: {became}, {asked_of(call.server_id, call.method, call.subject)}, {end}"
     if failure is not None:
         below = failure_prose(failure.code, failure.happened.delivery.value, failure.message)
@@ -1234,13 +1990,23 @@ def failure_prose(code: str, delivery: str, message: str) -> str:
 
 
 def decided(event: RunEvent) -> str:
-    """What an event of a negotiation says; of the others, their names are enough."""
-    if event.type != negotiation.EVENT:
-        return ""
+    """What an event says that is asked of somebody, was answered, or went wrong; of the others, names are enough."""
     told = jsontext.decode(event.payload)
-    parts = (told.get("outcome"), told.get("version"), told.get("reason"))
+    match event.type:
+        case negotiation.EVENT:
+            parts = [told.get("outcome"), told.get("version"), told.get("reason")]
+        case "interrupt.requested":
+            parts = [told.get("kind")]
+        case "interrupt.resolved":
+            by = told.get("resolvedBy")
+            who = by.get("subjectId") if isinstance(by, dict) else None
+            parts = [told.get("kind"), told.get("action") or told.get("decision"), who and f"by {who}"]
+        case "node.failed" | "run.failed":
+            parts = [told["error"]["code"]]
+        case _:
+            parts = []
     # That terms are ok is what accepted says.
-    return " ".join(part for part in parts if part and part != "ok")
+    return terminal.escape(" ".join(part for part in parts if part and part != "ok"))
 
 
 def brief(tool: dict[str, Any]) -> str:
@@ -1274,6 +2040,7 @@ def run_async(main: Coroutine[Any, Any, T]) -> T:
 
 
 EXPECTED = (
+    CatalogRefusedError,
     CommandError,
     DefinitionError,
     DefinitionNotFoundError,
@@ -1334,8 +2101,8 @@ class Ending:
                 return cls(error.exit_code, "validation_error", error.format_message() + hint)
             case RPCError():
                 return cls(1, "service_unavailable", f"Temporal did not do it: {error.message}")
-            case KeyboardInterrupt() | typer.Abort():
-                return cls(INTERRUPTED, "cancelled", "given up; what runs in Temporal goes on")
+            case KeyboardInterrupt() | typer.Abort() | UnansweredError():
+                return cls(INTERRUPTED, "cancelled", str(error) or "given up; what runs in Temporal goes on")
             case _ if isinstance(error, EXPECTED):
                 return cls(1, getattr(error, "code", "internal_error"), str(error), *known(error))
             case _:
@@ -1347,7 +2114,13 @@ class Ending:
         ending = replace(cls.of(error.__cause__ or error), run_id=error.run_id)
         if ending.status != INTERRUPTED:
             return ending
-        return replace(ending, message=f"given up waiting; the run goes on: see 'runs show {error.run_id}'")
+        return replace(
+            ending,
+            message=(
+                f"given up waiting; the run goes on: see 'worker.py runs show {error.run_id}', or end it with"
+                f" 'worker.py runs cancel {error.run_id}'"
+            ),
+        )
 
     @property
     def prose(self) -> str:
@@ -1376,9 +2149,8 @@ class Ending:
 def main(arguments: list[str]) -> int:
     """Run a command; returns the exit status."""
     prepare_streams()
-    if arguments[:1] == ["tools"] and len(arguments) > 1 and arguments[1] not in TOOLS_COMMANDS | {"--help"}:
-        arguments = ["tools", "list", *arguments[1:]]
     try:
+        arguments = spelled_out(arguments)
         status = app(arguments, prog_name="worker.py", standalone_mode=False)
     except BrokenPipeError:
         return 1
@@ -1390,6 +2162,22 @@ def main(arguments: list[str]) -> int:
         ending.tell(as_json="--json" in arguments)
         return ending.status
     return status if isinstance(status, int) else 0
+
+
+def spelled_out(arguments: list[str]) -> list[str]:
+    """The arguments, with the command that 'tools SERVER' leaves out.
+
+    Raises:
+        typer.BadParameter: It is no server that stands there, since more follows than a server takes.
+    """
+    if arguments[:1] != ["tools"] or len(arguments) < 2 or arguments[1] in TOOLS_COMMANDS | {"--help"}:  # noqa: PLR2004
+        return arguments
+    word, *rest = arguments[1:]
+    if rest and not rest[0].startswith("-") and not word.startswith("-"):
+        near = difflib.get_close_matches(word, sorted(TOOLS_COMMANDS), n=1)
+        hint = f"did you mean '{near[0]}'?" if near else f"write one of {', '.join(sorted(TOOLS_COMMANDS))}"
+        raise typer.BadParameter(f"no command '{word}': {hint}", param_hint="'tools'")
+    return ["tools", "list", *arguments[1:]]
 
 
 def prepare_streams() -> None:

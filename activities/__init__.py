@@ -1,8 +1,10 @@
 """Temporal activities: what of the pack touches the network. Knows the library, and no workflow."""
 
+from .catalog import catalog_activities, catalog_worker
 from .listen import LISTEN, ListenRequest, listen_activities
 from .mcp import mcp_activities
 from .nodes import node_activities
+from .notify import notify_activities
 from .perform import Calls
 from .plugin import EAGER_CALLS, McpPlugin, effect_worker
 
@@ -12,8 +14,11 @@ __all__ = (
     "Calls",
     "ListenRequest",
     "McpPlugin",
+    "catalog_activities",
+    "catalog_worker",
     "effect_worker",
     "listen_activities",
     "mcp_activities",
     "node_activities",
+    "notify_activities",
 )

@@ -71,13 +71,15 @@ class Beat:
         record: Makes the JSON text of what a workflow is to know if this is the last that is heard of the attempt.
             Called with the first beat, as most calls end before one is due, and with the first after a renewal.
         grace: Seconds that a call under way is given when the worker shuts down.
+        interval: Seconds between beats.
 
     Attributes:
         cancelled: Whether the answer to a beat said that the call is cancelled; the call was then cut short.
     """
 
-    def __init__(self, record: Callable[[], bytes], *, grace: float) -> None:
+    def __init__(self, record: Callable[[], bytes], *, grace: float, interval: float = INTERVAL) -> None:
         self._make_record = record
+        self._interval = interval
         self._record: RawValue | None = None
         self._handle: AsyncActivityHandle | None = None
         self._loop = asyncio.get_running_loop()
@@ -178,7 +180,7 @@ class Beat:
         await self._handle.heartbeat(record or self._record)
 
     def _arm(self) -> None:
-        self._timer = self._loop.call_later(INTERVAL, self._start)
+        self._timer = self._loop.call_later(self._interval, self._start)
 
     def _start(self) -> None:
         self._beating = self._loop.create_task(self._beat())

@@ -28,13 +28,21 @@ from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from openwop_mcp import failures, jsontext
-from openwop_mcp.calls import METHODS, NO_ARGUMENTS, CallRequest, noted
+from openwop_mcp.calls import EFFECT_ROUND, METHODS, NO_ARGUMENTS, NODE, CallRequest, interim, noted
 from openwop_mcp.effects.decide import RetryPolicy
 from openwop_mcp.effects.delivery import Delivery
 from openwop_mcp.effects.identity import Effect
 from openwop_mcp.effects.shared import EFFECT_WORKFLOW, MEMO_DIGEST, effect_queue, effect_workflow_id
-from openwop_mcp.errors import EffectInDoubtError, InterruptedCallError, KeyMismatchError, McpError
+from openwop_mcp.errors import (
+    EffectInDoubtError,
+    InterruptedCallError,
+    KeyMismatchError,
+    MalformedAnswerError,
+    McpError,
+    NotCallableError,
+)
 from openwop_mcp.runs.ledger import effect_attempts
+from openwop_mcp.storage import resolved
 
 from .beat import INTERVAL, is_cancel
 
@@ -60,7 +68,9 @@ class SharedEffects:
             wait.cancel()
         await asyncio.gather(*self._waits, return_exceptions=True)
 
-    def wait(self, effect: Effect, request: CallRequest, arguments: bytes | None, *, ask: bool) -> NoReturn:
+    def wait(
+        self, effect: Effect, request: CallRequest, arguments: bytes | None, *, ask: bool, refusal: str | None
+    ) -> NoReturn:
         """Wait for the effect in place of the activity that runs now, which ends here and keeps no slot.
 
         Args:
@@ -68,12 +78,14 @@ class SharedEffects:
             request: The call, should this be the first to ask for it.
             arguments: JSON text of its arguments.
             ask: Whether a person decides where the effect is in doubt.
+            refusal: Why it may not be sent. What came of it before, the caller gets all the same.
         """
         info = activity.info()
         client = activity.client()
         beats = info.heartbeat_timeout
         request = replace(request, heartbeat=None if beats is None else beats.total_seconds())
-        joined = _Joined(client, effect, request, arguments, info.task_queue, ask=ask)
+        node = request.node or info.activity_id
+        joined = _Joined(client, effect, request, arguments, info.task_queue, node=node, ask=ask, refusal=refusal)
         handle = client.get_async_activity_handle(task_token=info.task_token)
         task = asyncio.get_running_loop().create_task(_complete(handle, joined.outcome()))
         self._waits.add(task)
@@ -142,53 +154,84 @@ async def _end(handle: AsyncActivityHandle, outcome: Payload | ApplicationError)
 class _Joined:
     """One caller's way to the outcome of an effect.
 
-    An effect has rounds, each a workflow: the first sends, and each further one carries out a person's answer to the
-    doubt that the round before it ended in.
+    An effect has rounds, each a workflow: the first sends, and each further one carries out a person's answer to what
+    the round before it ended in, a doubt or a question of the server's.
     """
 
     def __init__(
-        self, client: Client, effect: Effect, request: CallRequest, arguments: bytes | None, queue: str, *, ask: bool
+        self,
+        client: Client,
+        effect: Effect,
+        request: CallRequest,
+        arguments: bytes | None,
+        queue: str,
+        *,
+        node: str,
+        ask: bool,
+        refusal: str | None,
     ) -> None:
         self._client = client
         self._effect = effect
         self._request = request
         self._arguments = arguments
         self._queue = queue
+        self._node = node
         self._ask = ask
+        self._refusal = refusal
         self._shared = True
+        self._asked = False
 
     async def outcome(self) -> Payload:
-        """Wait for it.
+        """Wait for it, or for a question that nobody has answered yet.
 
         Raises:
             ApplicationError: The effect has no result, or is none that this caller may have.
         """
-        number, doubt = 0, None
+        number = 0
+        before: Payload | failures.CallFailure | None = None
         while True:
             outcome = await self._round(number)
             if outcome is None:
-                assert doubt is not None
-                raise failures.forward(doubt, self._note, round=number)
+                assert before is not None
+                return self._unanswered(before, number)
             failure = failures.read_settled(outcome)
-            if failure is None:
-                return noted(outcome, {"shared": "true"}) if self._shared else outcome
-            if not (failure.happened.in_doubt and failure.happened.ask):
+            if failure is not None and not (failure.happened.in_doubt and failure.happened.ask):
                 raise failures.forward(failure, self._note)
-            number, doubt = number + 1, failure
+            asks = failure is None and interim(outcome.metadata) is not None
+            if failure is None and not asks:
+                return noted(outcome, {"shared": "true"}) if self._shared else outcome
+            self._asked = self._asked or asks
+            number, before = number + 1, failure or outcome
+
+    def _unanswered(self, before: Payload | failures.CallFailure, number: int) -> Payload:
+        """How a round ended that is for this caller to go on from: whose answer is the first starts the next."""
+        if isinstance(before, failures.CallFailure):
+            raise failures.forward(before, self._note, round=number)
+        if not self._request.suspends:
+            raise self._failed(
+                MalformedAnswerError(
+                    "the server asks for input, and this caller of an effect that others share cannot be asked",
+                    fault="input_required_undeclared",
+                    delivery=Delivery.ANSWERED,
+                    retryable=False,
+                )
+            )
+        shared = {"shared": "true"} if self._shared else {}
+        return noted(before, {EFFECT_ROUND: str(number - 1), NODE: self._node, **shared})
 
     @property
     def _note(self) -> str:
         """What a caller has to know of an outcome that is not of its own making."""
         if not self._shared:
             return ""
-        if self._request.answer is not None:
+        if self._request.answer is not None or self._request.input is not None:
             return "; another answer came first, and the one given here was not used"
         return "; that is what came of an earlier call with this key, and nothing was sent now"
 
     async def _round(self, number: int) -> Payload | None:
-        """The outcome of a round; None where nobody has answered the doubt that it would settle."""
-        answer = self._request.answer
-        may_start = number == 0 or (answer is not None and answer.round == number)
+        """The outcome of a round; None where nobody has answered what the round before it ended in."""
+        # What an answer leads to is decided where it is carried out: to take an effect as done sends nothing.
+        may_start = self._refusal is None if number == 0 else self._decides(number) or self._answers(number)
         reuse = WorkflowIDReusePolicy.REJECT_DUPLICATE
         while True:
             handle = await self._started(number, reuse) if may_start else None
@@ -204,13 +247,41 @@ class _Joined:
                     )
                 reuse = WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY
             if not may_start:
+                if number == 0:
+                    raise self._failed(NotCallableError(self._refusal or ""))
                 return None
+
+    def _decides(self, number: int) -> bool:
+        """Whether this caller has the answer to the doubt before a round."""
+        return self._request.answer is not None and self._request.answer.round == number
+
+    def _answers(self, number: int) -> bool:
+        """Whether this caller has the answer to the server's question before a round."""
+        return self._request.input is not None and self._request.input.effect_round == number
+
+    async def _asked_with(self, number: int) -> CallRequest:
+        """What a round is started with: its first attempt."""
+        request = replace(self._request, tenant=self._effect.tenant, attempt=1, answer=None, input=None, approved=None)
+        if number == 0:
+            return request
+        if self._answers(number):
+            return replace(request, input=self._request.input)
+        request = replace(request, answer=self._request.answer)
+        if not self._asked:
+            return request
+        # What is in doubt is the request that answered a question, perhaps in another caller's words.
+        sent = await self._first_request(number - 1)
+        return replace(request, input=sent.input, suspends=sent.suspends)
+
+    async def _first_request(self, number: int) -> CallRequest:
+        handle = self._client.get_workflow_handle(effect_workflow_id(self._effect.effect_id, number))
+        started = await anext(handle.fetch_history_events(page_size=1))
+        whole = await resolved(started, self._client.data_converter)
+        return CallRequest.decode(whole.workflow_execution_started_event_attributes.input.payloads[0].data)
 
     async def _started(self, number: int, reuse: WorkflowIDReusePolicy) -> WorkflowHandle[Any, RawValue] | None:
         """Start a round; None where there is one."""
-        request = replace(
-            self._request, tenant=self._effect.tenant, attempt=1, answer=self._request.answer if number else None
-        )
+        request = await self._asked_with(number)
         given = NO_ARGUMENTS if self._arguments is None else self._arguments
         try:
             return await self._client.start_workflow(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import temporalio.api.common.v1
 from temporalio import activity
@@ -15,9 +16,10 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from openwop_mcp import failures
+from openwop_mcp import failures, jsontext
 from openwop_mcp.calls import CallRequest, noted
-from openwop_mcp.config import Server
+from openwop_mcp.catalog.policy import Standing, effective, refusal
+from openwop_mcp.config import EffectivePolicy, Server
 from openwop_mcp.effects.decide import RetryPolicy
 from openwop_mcp.effects.delivery import Delivery
 from openwop_mcp.effects.identity import Effect
@@ -39,32 +41,52 @@ class Guard:
         repeat_safe: Whether it may be sent again where nobody knows what became of it.
         ask: Whether a person decides then.
         retry: Limits of further attempts.
+        refusal: Why it may not be sent, though it may have happened before; None where it may.
+        policy: Whose word counts for the tool.
+        to_approve: JSON text of what a person has to know who approves the call; None where it needs no approval, or
+            has it.
     """
 
     effect: Effect | None = None
     repeat_safe: bool = True
     ask: bool = False
     retry: RetryPolicy = field(default_factory=RetryPolicy)
+    refusal: str | None = None
+    policy: Literal["settings", "classification", "unclassified"] = "settings"
+    to_approve: bytes | None = None
 
     @classmethod
-    def of(cls, request: CallRequest, arguments: bytes | None, tenant: str, server: Server) -> Guard:
-        """Read it from the settings, inside the activity."""
-        retry = request.retry or server.retry.policy
+    def at_first(cls, request: CallRequest, server: Server) -> Guard:
+        """What holds before anything is known of a tool."""
+        return cls(retry=request.retry or server.retry.policy)
+
+    @classmethod
+    def of(
+        cls, request: CallRequest, arguments: bytes | None, tenant: str, server: Server, standing: Standing | None
+    ) -> Guard:
+        """Read it from the settings and from how the tool stands in its catalog, inside the activity."""
+        first = cls.at_first(request, server)
         if request.method != "callTool":
-            return cls(retry=retry)
+            return first
         info = activity.info()
-        policy = server.policy(request.name or "")
+        policy = effective(server, request.name or "", standing)
+        effect = request.effect(
+            arguments,
+            tenant=tenant,
+            workflow_id=info.workflow_id or "",
+            run_id=info.workflow_run_id or "",
+            activity_id=info.activity_id,
+        )
+        refused = refusal(policy, standing)
         return cls(
-            request.effect(
-                arguments,
-                tenant=tenant,
-                workflow_id=info.workflow_id or "",
-                run_id=info.workflow_run_id or "",
-                activity_id=info.activity_id,
-            ),
+            effect,
             repeat_safe=policy.repeat_safe,
             ask=policy.on_doubt == "ask",
-            retry=retry,
+            retry=first.retry,
+            refusal=refused,
+            policy=_counts(standing),
+            # What is not sent anyway nobody need approve.
+            to_approve=None if refused else _to_approve(request, effect, policy, standing),
         )
 
     @property
@@ -84,14 +106,45 @@ class Guard:
             "effect-id": self.effect.effect_id,
             "keying": self.effect.keying,
             "claim": "waived" if self.repeat_safe else "recorded",
+            "policy": self.policy,
         }
+
+
+def _to_approve(
+    request: CallRequest, effect: Effect, policy: EffectivePolicy, standing: Standing | None
+) -> bytes | None:
+    if not policy.needs_approval:
+        return None
+    # The tier may have changed since: what was approved as a read is not thereby approved as a write.
+    if request.approved is not None and jsontext.decode(request.approved).get("tier") == policy.safety_tier:
+        return None
+    facts = {
+        "serverId": request.server_id,
+        "name": request.name,
+        "safetyTier": policy.safety_tier,
+        "approval": policy.approval,
+        "effectId": effect.effect_id,
+        "keying": effect.keying,
+        "providerKey": effect.provider_key,
+        "fingerprint": None if standing is None else standing.fingerprint,
+    }
+    return jsontext.encode({name: value for name, value in facts.items() if value is not None})
+
+
+def _counts(standing: Standing | None) -> Literal["settings", "classification", "unclassified"]:
+    if standing is None:
+        return "settings"
+    if standing.drifted:
+        return "unclassified"
+    return "settings" if standing.classification is None else "classification"
 
 
 async def happened_before(guard: Guard, request: CallRequest) -> temporalio.api.common.v1.Payload | None:
     """Look for an earlier attempt at an effect that must not happen twice.
 
     Returns:
-        Its record, if it has one; None where it may be sent.
+        Its record, if it has one, be it that of a question of the server's which this call has not answered yet; None
+        where it may be sent.
 
     Raises:
         EffectInDoubtError: There was an attempt, and nobody knows what became of it. Where a person gave leave to send
@@ -109,12 +162,16 @@ async def happened_before(guard: Guard, request: CallRequest) -> temporalio.api.
     since = 0 if request.answer is None else request.attempt
     made = [one async for one in _before_reset(guard.effect, whole_chain=request.whole_chain) if one.attempt >= since]
     for before in made:
-        if before.result is not None:
+        if before.result is not None and before.interim is None:
             return noted(before.result, {"before-reset": "true"})
     for before in made:
         if before.state == "completed" and before.failure is not None:
             raise failures.forward(before.failure)
-    if any(before.state != "released" for before in made):
+    asked = max((one for one in made if one.interim == "input"), key=lambda one: one.asked, default=None)
+    if asked is not None and asked.result is not None and asked.asked > request.round:
+        return noted(asked.result, {"before-reset": "true"})
+    # What was in doubt in a round before this one has been asked about, or its answer would not be here.
+    if any(before.state != "released" and before.round >= request.round for before in made):
         raise EffectInDoubtError("an attempt from before the workflow was reset left the effect in doubt")
     return None
 

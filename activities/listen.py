@@ -9,22 +9,24 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from temporalio import activity
 from temporalio.common import RawValue
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.service import RPCError, RPCStatusCode
 
 from openwop_mcp import failures, jsontext
 from openwop_mcp.client import CallOptions, McpClient, Notice
 from openwop_mcp.effects.decide import RetryPolicy
 from openwop_mcp.effects.delivery import Delivery
-from openwop_mcp.errors import McpError, TimeLimitError
+from openwop_mcp.errors import InterruptedCallError, McpError, TimeLimitError
 from openwop_mcp.failures import json_payload
 
-from .beat import Beat
+from .beat import INTERVAL, Beat, report
 from .perform import Calls
 
 __all__ = ("LISTEN", "ListenRequest", "listen_activities")
@@ -51,6 +53,9 @@ some, and reads anew what matters."""
 
 URI_BYTES = 2048
 """Bytes of a URI that is told: longer ones are rare, and a few of them would leave no room for the others."""
+
+BEATS = 6
+"""Beats within the heartbeat timeout: one or two may be late before the worker counts as lost."""
 
 FIRST_WAIT = 1.0
 """Seconds before a subscription that ended is renewed, doubled each time until it holds again."""
@@ -110,6 +115,7 @@ def listen_activities(calls: Calls) -> Sequence[Callable[..., Any]]:
 
     @activity.defn(name=LISTEN)
     async def listen(request: RawValue) -> None:
+        began = time.monotonic()
         asked = ListenRequest.decode(request.payload.data)
 
         def record() -> bytes:
@@ -117,14 +123,29 @@ def listen_activities(calls: Calls) -> Sequence[Callable[..., Any]]:
                 {"delivery": Delivery.UNKNOWN.value, "repeatSafe": True, "serverId": asked.server_id, "method": METHOD}
             )
 
+        beat = Beat(record, grace=0, interval=_interval())
         try:
             client = calls.client(asked.server_id, asked.tenant)
-            async with Beat(record, grace=0) as beat:
+            async with beat:
                 await beat.hold(_Subscription(client, asked).keep())
         except McpError as error:
-            raise failures.write(
-                error, repeat_safe=True, policy=RetryPolicy(), serverId=asked.server_id, method=METHOD
-            ) from None
+            failure = _failure(error, asked)
+        except asyncio.CancelledError:
+            if beat.cancelled:
+                raise
+            if not activity.is_worker_shutdown():
+                # Temporal knows the activity no more: its workflow has ended, or goes on in a new history.
+                activity.raise_complete_async()
+            failure = _failure(
+                InterruptedCallError(
+                    "the worker shut down while it listened", cancelled=False, delivery=Delivery.UNKNOWN
+                ),
+                asked,
+            )
+        else:
+            return
+        await report(failure, began=began)
+        raise failure
 
     return [listen]
 
@@ -233,6 +254,24 @@ class _Subscription:
                 # Temporal is out of reach: what was to be told counts as missed, and is told when it is back.
                 self._missed = True
                 self._due.set()
+
+
+def _failure(error: McpError, asked: ListenRequest) -> ApplicationError:
+    """What the workflow is told; nothing is logged of it, since most servers cannot be subscribed to."""
+    failure = failures.write(error, repeat_safe=True, policy=RetryPolicy(), serverId=asked.server_id, method=METHOD)
+    return ApplicationError(
+        failure.message,
+        *failure.details,
+        type=failure.type,
+        non_retryable=True,
+        category=ApplicationErrorCategory.BENIGN,
+    )
+
+
+def _interval() -> float:
+    """Seconds between beats: a subscription may last for months, and nothing is lost if its worker is missed late."""
+    timeout = activity.info().heartbeat_timeout
+    return INTERVAL if timeout is None else max(INTERVAL, timeout.total_seconds() / BEATS)
 
 
 def _holds(honoured: bytes, name: str) -> bool:

@@ -12,7 +12,7 @@ from temporalio.common import RawValue
 from openwop_mcp import failures
 from openwop_mcp.calls import CallRequest
 from openwop_mcp.effects.decide import RetryPolicy
-from openwop_mcp.errors import InvalidRequestError
+from openwop_mcp.errors import McpError
 from openwop_mcp.nodes import REGISTRY, NodeCall, NodeType
 
 from .perform import LONG, Calls
@@ -29,7 +29,7 @@ def node_activities(calls: Calls) -> Sequence[Callable[..., Any]]:
             call = NodeCall.decode(node.payload.data)
             try:
                 request, arguments = await _request(call, node_type, inputs.payload.data)
-            except InvalidRequestError as error:
+            except McpError as error:
                 raise failures.write(error, repeat_safe=True, policy=RetryPolicy(), nodeId=call.node_id) from None
             return RawValue(await calls.perform(request, arguments))
 

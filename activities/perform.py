@@ -22,8 +22,9 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from openwop_mcp import failures, jsontext
-from openwop_mcp.calls import MAX_DEPTH, METHODS, CallRequest, record
-from openwop_mcp.client import CallOptions, Clients, Exchange, McpClient, Progress, health
+from openwop_mcp.calls import INTERIM, MAX_DEPTH, METHODS, NODE, ROUND, CallRequest, Interim, record
+from openwop_mcp.catalog.policy import Standing
+from openwop_mcp.client import CallOptions, Clients, Exchange, HttpPool, McpClient, Progress, health
 from openwop_mcp.config import Server, Settings
 from openwop_mcp.effects.delivery import Delivery
 from openwop_mcp.effects.doubt import Answer
@@ -32,14 +33,18 @@ from openwop_mcp.errors import (
     InterruptedCallError,
     InvalidRequestError,
     McpError,
+    NotCallableError,
+    RoundsExceededError,
     UnexpectedError,
     UnknownServerError,
 )
+from openwop_mcp.protocol.mrtr import request_digest
 
 from .beat import WITHDRAWN, Beat, Claim, ClaimRefusedError, report
 from .effects import SharedEffects
 from .guard import Guard, happened_before
 from .large import check_size, complete_large, error_ceiling
+from .overlay import Overlay
 
 __all__ = ("Calls",)
 
@@ -73,6 +78,7 @@ class Calls:
         self._settings = settings
         self._clients = Clients(settings, client_info=CLIENT_INFO, environ=os.environ)
         self._effects = SharedEffects()
+        self._overlay = Overlay(settings.worker.task_queue)
 
     async def __aenter__(self) -> Self:
         await self._clients.__aenter__()
@@ -82,7 +88,13 @@ class Calls:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._effects.close()
+        await self._overlay.close()
         await self._clients.__aexit__(kind, error, trace)
+
+    @property
+    def pool(self) -> HttpPool:
+        """The connections of the process."""
+        return self._clients.pool
 
     def client(self, server_id: str, tenant: str | None) -> McpClient:
         """The client of a server that the tenant may use.
@@ -109,7 +121,8 @@ class Calls:
             for_effect: Whether the workflow of a shared effect asks: it alone sends what has an author's key.
 
         Returns:
-            The record: the exact bytes of the server's result, with its provenance beside it.
+            The record: the exact bytes of the server's result, with its provenance beside it. To a caller that
+            suspends it may be one that is no outcome, see :data:`openwop_mcp.calls.Interim`.
 
         Raises:
             ApplicationError: As ``openwop_mcp.failures.write`` makes it; never retried by Temporal.
@@ -123,15 +136,20 @@ class Calls:
             peer = self.client(request.server_id, tenant).peer
             assert server is not None
             terms = {"peer": peer, "floor": server.minimum_revision}
-            guard = await self._judged(request, arguments, tenant, server)
-            if request.idempotency_key is not None and guard.effect is not None and not for_effect:
-                self._effects.wait(guard.effect, request, arguments, ask=guard.ask)
-            answer = await self._known(guard, request)
+            guard = Guard.at_first(request, server)
+            standing = await self._standing(request, tenant)
+            guard = await self._judged(request, arguments, tenant, server, standing)
+            answer = None if for_effect else _unapproved(guard, request)
+            if answer is None and request.idempotency_key is not None and guard.effect is not None and not for_effect:
+                self._effects.wait(guard.effect, request, arguments, ask=guard.ask, refusal=guard.refusal)
+            if answer is None:
+                answer = await self._known(guard, request)
             if answer is None:
                 exchange = await self._guarded(request, arguments, guard)
                 terms |= _agreed(exchange)
+                asks = _asks(exchange, request, self._settings.host.mrtr_max_rounds)
                 check_size(exchange.result, self._settings.limits.result_bytes)
-                answer = _recorded(exchange, request, guard, terms, began=began)
+                answer = _recorded(exchange, request, guard, {**terms, **asks}, began=began)
             await complete_large(answer, lambda: _claim(request, guard), grace=self._settings.worker.shutdown_grace)
         except Exception as caught:  # noqa: BLE001 - whatever it is, the effect may have happened by then
             failure = (
@@ -144,12 +162,23 @@ class Calls:
         await report(answer, began=began)
         return answer
 
-    async def _judged(self, request: CallRequest, arguments: bytes | None, tenant: str, server: Server) -> Guard:
+    async def _standing(self, request: CallRequest, tenant: str) -> Standing | None:
+        """How the tool that is to be called stands in its server's catalog; None where nothing is known of it."""
+        if request.method != "callTool":
+            return None
+        known = self._overlay.known(tenant, request.server_id)
+        if known is None:
+            known = await self._beating(self._overlay.read(tenant, request.server_id))
+        return None if known.catalog is None else known.catalog.standing(request.name or "")
+
+    async def _judged(
+        self, request: CallRequest, arguments: bytes | None, tenant: str, server: Server, standing: Standing | None
+    ) -> Guard:
         """What is decided about a call whose arguments are sound."""
 
         def judge() -> Guard:
             _check(request, arguments)
-            return Guard.of(request, arguments, tenant, server)
+            return Guard.of(request, arguments, tenant, server, standing)
 
         if arguments is None or len(arguments) < LONG:
             return judge()
@@ -159,7 +188,16 @@ class Calls:
     async def _beating(self, work: Coroutine[Any, Any, T]) -> T:
         """Await what takes its time before anything is sent, so that the worker does not count as lost meanwhile."""
         async with Beat(lambda: WITHDRAWN, grace=self._settings.worker.shutdown_grace) as beat:
-            return await beat.hold(work)
+            try:
+                return await beat.hold(work)
+            except asyncio.CancelledError:
+                if not beat.cancelled and not activity.is_worker_shutdown():
+                    raise
+                raise InterruptedCallError(
+                    "nothing was sent: " + ("the call was cancelled" if beat.cancelled else "the worker shut down"),
+                    cancelled=beat.cancelled,
+                    delivery=Delivery.NOT_SENT,
+                ) from None
 
     async def _known(self, guard: Guard, request: CallRequest) -> temporalio.api.common.v1.Payload | None:
         """The outcome of the call, where it is known already: to a person, or to a run before a reset."""
@@ -177,6 +215,8 @@ class Calls:
 
     async def _guarded(self, request: CallRequest, arguments: bytes | None, guard: Guard) -> Exchange:
         """Send, under a claim where a repeat would not be safe; say what is known when the call is given up."""
+        if guard.refusal is not None:
+            raise NotCallableError(guard.refusal)
         last: Progress | None = None
 
         def claim() -> bytes:
@@ -230,6 +270,8 @@ class Calls:
             tenant=request.tenant or self._settings.worker.tenant,
             principal=request.principal,
             provider_key=None if guard.effect is None else guard.effect.provider_key,
+            suspends=request.suspends,
+            input=request.input,
         )
         return await SENDERS[request.method](self._clients[request.server_id], request, arguments, options)
 
@@ -290,6 +332,39 @@ def _recorded(
             "duration-ms": str(round((time.monotonic() - began) * 1000)),
         },
     )
+
+
+def _unapproved(guard: Guard, request: CallRequest) -> temporalio.api.common.v1.Payload | None:
+    """The record of a call that a person has to approve before anything of it is sent or looked for."""
+    if guard.to_approve is None:
+        return None
+    if not request.suspends:
+        raise NotCallableError(
+            "nothing was sent: a person has to approve this call (setting approval of the tool, unless 'worker.py tools"
+            " classify' said otherwise), and what makes it cannot ask: make the call anew with this version of the pack"
+        )
+    return record(guard.to_approve, _asked(request, guard) | _interim("approval", request))
+
+
+def _asks(exchange: Exchange, request: CallRequest, most: int) -> dict[str, str]:
+    """What the record says of a question of the server's; nothing where this is its answer.
+
+    Raises:
+        RoundsExceededError: It asked once too often, or again what a person had declined.
+    """
+    if exchange.questions is None:
+        return {}
+    rounds = request.round + 1
+    declined = () if request.input is None else request.input.declined
+    if declined and any(request_digest(key, one) in declined for key, one in exchange.questions.requests.items()):
+        raise RoundsExceededError(rounds=rounds)
+    if rounds > most:
+        raise RoundsExceededError(rounds=rounds, limit=most)
+    return _interim("input", request) | {ROUND: str(rounds)}
+
+
+def _interim(kind: Interim, request: CallRequest) -> dict[str, str]:
+    return {INTERIM: kind, NODE: request.node or activity.info().activity_id}
 
 
 def _asked(request: CallRequest, guard: Guard) -> dict[str, str]:

@@ -12,14 +12,17 @@ import json
 import logging
 import socket
 import sys
+from datetime import date
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import anyio
 import uvicorn
+from mcp.server.elicitation import AcceptedElicitation, ElicitationResult
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.resolve import Elicit, Resolve
 from pydantic import BaseModel, Field
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -39,6 +42,27 @@ class Forecast(BaseModel):
     celsius: float
     sky: str
     hours: list[int]
+
+
+class Booking(BaseModel):
+    """What `book_table` asks."""
+
+    day: date = Field(title="Day")
+    people: int = Field(2, title="How many", ge=1, le=8)
+    place: Literal["inside", "terrace"] = Field("inside", title="Where")
+
+
+def ask_for_booking(restaurant: str) -> Elicit[Booking]:
+    """Ask a person what only they know."""
+    return Elicit(f"When do you want a table at {restaurant}?", Booking)
+
+
+def book_table(
+    restaurant: str, booking: Annotated[ElicitationResult[Booking], Resolve(ask_for_booking)]
+) -> dict[str, Any]:
+    """Book a table, and ask when: the call is answered once a person has said it."""
+    booked = booking.data.model_dump(mode="json") if isinstance(booking, AcceptedElicitation) else None
+    return {"restaurant": restaurant, "booked": booked}
 
 
 def sample_server() -> MCPServer[Any]:
@@ -74,6 +98,8 @@ def sample_server() -> MCPServer[Any]:
         digest = hashlib.sha256(city.encode()).digest()
         skies = ("clear", "cloudy", "rain", "snow")
         return Forecast(city=city, celsius=digest[0] / 10, sky=skies[digest[1] % 4], hours=[6, 12, 18])
+
+    server.tool()(book_table)
 
     @server.tool()
     def always_error() -> str:

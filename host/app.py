@@ -11,12 +11,13 @@ from starlette.exceptions import HTTPException
 
 from openwop_mcp.protocol.revisions import COMPARED
 
-from . import discovery, listing
+from . import catalog, discovery, listing
 from .context import Host
 from .limiting import KeyLimits, Limited
 from .protected_resource import ProtectedResource
-from .routes import control, manifest, probes, reading, resource_metadata, runs
+from .routes import control, interrupts, manifest, probes, reading, resource_metadata, runs, tools
 from .surface import Surface
+from .tokens import ALGORITHMS
 from .tracing import Traced
 from .web import body_limit
 
@@ -44,7 +45,7 @@ def create_app(host: Host) -> FastAPI:
         telemetry={"tracing": False, "metrics": False, "logs": False},
         exception_handlers={HTTPException: _raised_on, RequestValidationError: _raised_on},
     )
-    for module in (runs, reading, control, resource_metadata, probes):
+    for module in (runs, reading, control, interrupts, tools, resource_metadata, probes):
         app.include_router(module.routes(host))
     app.include_router(manifest.routes(host, _document(host, version)))
     requests = host.settings.host
@@ -65,9 +66,11 @@ def _document(host: Host, version: str) -> discovery.Document:
         "auth": discovery.auth_facets(host.settings.issuers),
         "eventLog": {},
         "idempotency": {},
+        "interrupt": discovery.interrupt_facets(ALGORITHMS, callbacks=host.settings.host.callback_secret is not None),
         "limits": discovery.limits_facets(host.options),
         "mcp": discovery.mcp_facets(COMPARED),
         "runList": discovery.run_list_facets(max_page_size=listing.MAX_PAGE_SIZE, filters=listing.FILTERS),
+        "toolCatalog": discovery.tool_catalog_facets(catalog.SOURCES),
     }
     return discovery.document(version=version, families=families, fixtures=host.workflows.fixtures)
 

@@ -21,6 +21,7 @@ from .errors import MAX_NAME_SHOWN, HostError, invalid, place
 from .ids import is_author_id
 
 __all__ = (
+    "CALLBACK_URL",
     "MAX_RUN_IDS",
     "BulkCancel",
     "CreateRun",
@@ -47,6 +48,12 @@ MAX_REASON = 1024
 MAX_SCOPE_ID = 256
 """Characters of what a run is kept single by: room for a URL, not for a document."""
 
+MAX_URL = 2048
+"""Characters of a URL: as many as all that handle such take."""
+
+CALLBACK_URL = "callbackUrl"
+"""The member that is offered where the settings have what notifications are signed with."""
+
 MAX_MEMBERS = 1000
 """Members of a root that are looked at. Each closed body has a dozen."""
 
@@ -56,7 +63,7 @@ _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _CREATE = frozenset(
     {
         "agentId",
-        "callbackUrl",
+        CALLBACK_URL,
         "configurable",
         "evalSuiteRef",
         "inputs",
@@ -73,7 +80,7 @@ _CREATE = frozenset(
 
 _NOT_OFFERED: Mapping[str, tuple[str, str, Mapping[str, str] | None]] = {
     "residency": ("residency_unavailable", "no region can be chosen here", None),
-    "callbackUrl": ("validation_error", "no callback is delivered here", {"field": "callbackUrl"}),
+    CALLBACK_URL: ("validation_error", "no callback is delivered here", {"field": CALLBACK_URL}),
     "mode": ("capability_required", "no suites are run here", {"requiredCapability": "agents.evalSuite"}),
     "evalSuiteRef": ("capability_required", "no suites are run here", {"requiredCapability": "agents.evalSuite"}),
     "agentId": ("capability_required", "there are no agents here", {"requiredCapability": "agents"}),
@@ -96,6 +103,7 @@ class CreateRun:
         metadata: JSON object text, as it was posted; None where there is none.
         configurable: JSON object text, checked and as it was posted; None where there is none.
         scope_id: What the run is to be the only one of, where a caller says so.
+        callback_url: Where the caller wants to be told that the run waits; not looked at.
     """
 
     workflow_id: str
@@ -104,6 +112,7 @@ class CreateRun:
     metadata: bytes | None = None
     configurable: bytes | None = None
     scope_id: str | None = None
+    callback_url: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,19 +128,20 @@ class BulkCancel:
     reason: str | None = None
 
 
-def read_create_run(body: bytes, *, tenant: str) -> CreateRun:
+def read_create_run(body: bytes, *, tenant: str, callbacks: bool = False) -> CreateRun:
     """Read the body of ``createRun``.
 
     Args:
         body: The request's body.
         tenant: The caller's; the only one that a run can be created for.
+        callbacks: Whether a caller can be told that the run waits for an answer.
 
     Raises:
         HostError: ``validation_error`` for a fault; the code of what is not offered; ``id_tenant_mismatch``.
     """
     members = _root(body, _CREATE)
     for name in members:
-        if name in _NOT_OFFERED:
+        if name in _NOT_OFFERED and not (callbacks and name == CALLBACK_URL):
             code, why, details = _NOT_OFFERED[name]
             raise HostError(code, f"{name}: {why}: leave it out", details)
     workflow_id = _text(members, "workflowId")
@@ -151,6 +161,7 @@ def read_create_run(body: bytes, *, tenant: str) -> CreateRun:
         metadata=metadata,
         configurable=_configurable(members),
         scope_id=_text(members, "scopeId", most=MAX_SCOPE_ID),
+        callback_url=_text(members, CALLBACK_URL, most=MAX_URL),
     )
 
 

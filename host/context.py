@@ -10,6 +10,8 @@ from temporalio.client import Client
 from openwop_mcp.config import Settings
 from openwop_mcp.runs.start import Options
 
+from .catalog import ToolCatalog
+from .links import Links
 from .logs import RunLogs
 from .records import Records
 from .web import Authenticator
@@ -27,8 +29,10 @@ class Host:
         client: Connected to the namespace of the runs, with the storage of large values.
         authenticator: Tells who sent a request.
         workflows: The workflows of which runs can be had.
+        tools: The tools that can be called.
         logs: The logs of runs, as far as they were read.
         records: What was answered to requests with a key.
+        links: What people without a key answer by.
         task_queue: Queue of the workers that carry runs out.
         options: What every run is started with.
         stopping: Set when the host is about to end: a stream ends then, and a poll waits no longer.
@@ -38,8 +42,10 @@ class Host:
     client: Client
     authenticator: Authenticator
     workflows: Workflows
+    tools: ToolCatalog
     logs: RunLogs
     records: Records
+    links: Links
     task_queue: str
     options: Options
     stopping: asyncio.Event

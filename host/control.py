@@ -7,19 +7,10 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from typing import NoReturn
 
-from temporalio.client import (
-    Client,
-    WorkflowExecutionStatus,
-    WorkflowHandle,
-    WorkflowUpdateFailedError,
-    WorkflowUpdateRPCTimeoutOrCancelledError,
-)
-from temporalio.common import RawValue
-from temporalio.exceptions import ApplicationError
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
 from temporalio.service import RPCError, RPCStatusCode
 
 from openwop_mcp import jsontext
-from openwop_mcp.failures import json_payload
 from openwop_mcp.runs.pauses import PAUSE, RESUME, Pause, Resume
 
 from .bodies import BulkCancel
@@ -27,24 +18,16 @@ from .errors import HostError
 from .ids import BoundId
 from .logs import RunLogs
 from .siblings import client as runs
+from .updates import RunOverError, UpdateRefusedError, update
 from .web import Answer
 
 __all__ = ("Control",)
-
-PATIENCE = 5.0
-"""Seconds that a worker is given to take a pause: it takes some milliseconds where one is there."""
-
-RETRY_AFTER = 2
-"""Seconds after which to try again where no worker took it: a restart takes about as long."""
 
 AT_ONCE = 10
 """Runs that one request cancels together."""
 
 CANCELLING = "cancelling"
 """How a run stands whose cancel was accepted. It says itself when it is cancelled."""
-
-_NO_ROOM = frozenset({RPCStatusCode.RESOURCE_EXHAUSTED, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED})
-"""How Temporal's client puts it that a run was not reached in time; the first one also where ten wait for it."""
 
 
 class Control:
@@ -120,20 +103,14 @@ class Control:
         return Answer(HTTPStatus.ACCEPTED, jsontext.encode(body))
 
     async def _update(self, run_id: BoundId, name: str, given: bytes, again: str | None) -> str:
-        handle = await self._under_way(run_id)
+        await self._under_way(run_id)
         try:
-            # The client's own limit is for each of its attempts, of which it makes some.
-            async with asyncio.timeout(PATIENCE):
-                taken = await handle.execute_update(name, RawValue(json_payload(given)), id=again, result_type=RawValue)
-        except WorkflowUpdateFailedError as error:
+            taken = await update(self._client, run_id, name, given, again=again)
+        except UpdateRefusedError as error:
             await self._refuse(run_id, error)
-        except (TimeoutError, WorkflowUpdateRPCTimeoutOrCancelledError):
-            raise _not_taken() from None
-        except RPCError as error:
-            if error.status in _NO_ROOM:
-                raise _not_taken() from None
-            _ended_meanwhile(error)
-        return str(jsontext.decode(taken.payload.data)["at"])
+        except RunOverError:
+            raise _ended() from None
+        return str(jsontext.decode(taken)["at"])
 
     async def _under_way(self, run_id: BoundId) -> WorkflowHandle[object, object]:
         handle: WorkflowHandle[object, object] = self._client.get_workflow_handle(str(run_id))
@@ -149,16 +126,15 @@ class Control:
             raise _ended()
         return handle
 
-    async def _refuse(self, run_id: BoundId, error: WorkflowUpdateFailedError) -> NoReturn:
+    async def _refuse(self, run_id: BoundId, error: UpdateRefusedError) -> NoReturn:
         """Tell why a run did not take what was asked for."""
-        cause = error.cause
-        if not isinstance(cause, ApplicationError) or cause.type not in {"run_state_conflict", "run_terminal"}:
+        if error.code not in {"run_state_conflict", "run_terminal"}:
             raise error
         log = await self._logs.open(run_id)
-        if cause.type == "run_terminal" or log.view.is_terminal:
+        if error.code == "run_terminal" or log.view.is_terminal:
             raise _ended() from None
         status = log.view.status(cancelling=log.cancelling)
-        raise HostError(cause.type, cause.message, {"runStatus": status}) from None
+        raise HostError(error.code, error.message, {"runStatus": status}) from None
 
 
 def _not_found() -> HostError:
@@ -173,11 +149,3 @@ def _ended_meanwhile(error: RPCError) -> NoReturn:
     if error.status is RPCStatusCode.NOT_FOUND:
         raise _ended() from None
     raise error
-
-
-def _not_taken() -> HostError:
-    return HostError(
-        "service_unavailable",
-        f"no worker took it within {PATIENCE:g} s: see that one runs, and try again",
-        retry_after=RETRY_AFTER,
-    )

@@ -16,7 +16,7 @@ from openwop_mcp.runs.definition import Definition
 from openwop_mcp.runs.limits import limited
 from openwop_mcp.runs.start import RunStart
 
-from . import configurable
+from . import callbacks, configurable
 from .bodies import CreateRun
 from .context import Host
 from .errors import HostError, invalid, place
@@ -82,6 +82,8 @@ class Creation:
         host = self._host
         definition = host.workflows.get(asked.workflow_id)
         _check(asked, definition)
+        if asked.callback_url is not None:
+            await callbacks.check(asked.callback_url, host.settings.host.callback_network)
         start = RunStart(
             run_id=str(run_id),
             definition=definition.raw,
@@ -90,6 +92,7 @@ class Creation:
             tags=asked.tags,
             metadata=asked.metadata or b"{}",
             configurable=asked.configurable,
+            callback_url=asked.callback_url,
         )
         size = len(start.encode()) + len(asked.inputs)
         if size > host.options.call_bytes:

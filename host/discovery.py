@@ -15,7 +15,8 @@ from typing import Any, Literal
 from openwop_mcp import jsontext
 from openwop_mcp.config import Issuer
 from openwop_mcp.protocol.revisions import MODERN
-from openwop_mcp.runs.start import ENGINE_VERSION, Options
+from openwop_mcp.runs.engines import ENGINE_VERSION
+from openwop_mcp.runs.start import Options
 
 from . import etags
 from .principals import KEY_ISSUER
@@ -29,9 +30,11 @@ __all__ = (
     "Family",
     "auth_facets",
     "document",
+    "interrupt_facets",
     "limits_facets",
     "mcp_facets",
     "run_list_facets",
+    "tool_catalog_facets",
 )
 
 EVENT_LOG_SCHEMA_VERSION = 3
@@ -186,6 +189,16 @@ def auth_facets(issuers: Sequence[Issuer] = ()) -> Facets:
     return {"lanes": [keys, *tokens]}
 
 
+def interrupt_facets(algorithms: Sequence[str], *, callbacks: bool) -> Facets:
+    """How a run's questions are answered.
+
+    Args:
+        algorithms: What may sign the tokens of links.
+        callbacks: Whether whoever creates a run can be told that it waits.
+    """
+    return {"tokenAlgs": list(algorithms), **({"callbackDelivery": True} if callbacks else {})}
+
+
 def limits_facets(options: Options) -> Facets:
     """What a run may weigh, which is most of a request that asks for one, and what it may take.
 
@@ -208,3 +221,12 @@ def run_list_facets(*, max_page_size: int, filters: Sequence[str]) -> Facets:
         filters: What a list can be narrowed by.
     """
     return {"maxPageSize": max_page_size, "filters": list(filters)}
+
+
+def tool_catalog_facets(sources: Sequence[str]) -> Facets:
+    """How tools are shown, and that a run's log says when each was in use.
+
+    Args:
+        sources: Where they come from.
+    """
+    return {"sources": list(sources), "compactView": True, "sessionLifecycle": True}

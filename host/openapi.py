@@ -36,8 +36,8 @@ ERROR = {
 
 _WORDS: Mapping[int, str] = {
     400: "Something that was sent cannot be used; details.field says what.",
-    401: "No key of this host was sent.",
-    403: "The key is not for this, or the id is another tenant's.",
+    401: "No key of this host was sent, or the link is none of its.",
+    403: "The key, or the link, is not for this, or the id is another tenant's.",
     404: "There is no such thing.",
     406: "The contract that was asked for is not served.",
     409: "It does not go together with how things stand.",
@@ -58,7 +58,10 @@ _FOR_KEYS = (401, 403)
 """Refusals that every operation with a key can answer."""
 
 _SEGMENTS: Mapping[str, Schema] = {
+    "nodeId": {"type": "string", "pattern": "^[A-Za-z0-9._~:-]{1,128}$"},
     "runId": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,128}~2F[A-Za-z0-9._-]{16,128}$"},
+    "toolId": {"type": "string", "pattern": "^(mcp|openwop|workflow):[A-Za-z0-9._~-]+$"},
+    "token": {"type": "string", "pattern": r"^ow2\.hs256\.[A-Za-z0-9_-]{1,64}\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$"},
     "workflowId": {"type": "string", "pattern": "^[a-z][a-z0-9_-]{0,127}$"},
 }
 """The parameters of paths, as links have them; how else they may be escaped is nothing to begin with."""
@@ -73,7 +76,7 @@ def refused(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """What an operation refuses with, for ``responses``, besides what every operation does.
 
     Args:
-        statuses: Of 400, 404, 409, 410, 413, 415 and 422 those that it answers.
+        statuses: Of 400, 401, 403, 404, 409, 410, 413, 415 and 422 those that it answers.
     """
     return {status: _refusal(status) for status in statuses}
 

@@ -10,15 +10,18 @@ from openwop_mcp.runs.start import Owner
 
 from .errors import HostError
 
-__all__ = ("ALL_SCOPES", "KEY_ISSUER", "Kind", "Lane", "Principal", "is_subject_id")
+__all__ = ("ALL_SCOPES", "KEY_ISSUER", "TOKEN_ISSUER", "Kind", "Lane", "Principal", "is_subject_id")
 
 KEY_ISSUER = "urn:openwop-mcp:api-key"
 """Who vouches for a subject that came with a key: this host."""
 
+TOKEN_ISSUER = "urn:openwop-mcp:interrupt-token"  # noqa: S105 - names a way in
+"""Who vouches for a subject of whom nothing is known but that a link was given to it: this host."""
+
 ALL_SCOPES = "*"
 """In the scopes of a key: whatever an operation asks for."""
 
-Lane = Literal["api-key", "oidc"]
+Lane = Literal["api-key", "oidc", "workload"]
 """The lanes of OpenWOP v2, identity, that a request can come in by."""
 
 Kind = Literal["user", "workload"]

@@ -10,17 +10,21 @@ from typing import Self
 
 from temporalio.client import Client
 
+from openwop_mcp.catalogs import Catalogs
 from openwop_mcp.config import Settings, SettingsError
 from openwop_mcp.runs.start import Options
 
 from .app import create_app
 from .authenticators import Authenticators
+from .catalog import ToolCatalog
 from .context import Host
 from .keys import KeyRing
+from .links import Links
 from .logs import RunLogs
 from .records import Records
 from .scopes import Scopes
 from .server import Listening, listening
+from .tokens import TokenKeys
 from .workflows import Workflows
 
 __all__ = ("Offer",)
@@ -64,6 +68,11 @@ class Offer:
         except SettingsError as error:
             faults.append(f"{source}: {error}")
         try:
+            if settings.host.token_keys:
+                TokenKeys.of(settings.host.token_keys, environ)
+        except SettingsError as error:
+            faults.append(f"{source}: {error}")
+        try:
             workflows = Workflows.read(settings.host, source=source)
         except SettingsError as error:
             faults.append(str(error))
@@ -84,14 +93,18 @@ class Offer:
         """
         async with Authenticators.open(self.settings, self.environ) as authenticator:
             stopping = asyncio.Event()
+            worker = self.settings.worker
+            catalogs = Catalogs(client, task_queue=worker.task_queue, heartbeat=worker.heartbeat_timeout)
             host = Host(
                 settings=self.settings,
                 client=client,
                 authenticator=authenticator,
                 workflows=self.workflows,
+                tools=ToolCatalog(self.settings, self.workflows, catalogs),
                 logs=RunLogs(client, stopping=stopping),
                 records=Records(client),
-                task_queue=self.settings.worker.task_queue,
+                links=Links(self.settings.host, self.environ, client),
+                task_queue=worker.task_queue,
                 options=options,
                 stopping=stopping,
             )

@@ -7,16 +7,18 @@ the next at the price of one. Knows no history and no Temporal.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from openwop_mcp import jsontext
 from openwop_mcp.runs.events import RunEvent
+from openwop_mcp.runs.interrupts import waiting_status
 from openwop_mcp.runs.start import RunStart
 
 from . import etags
 from .discovery import EVENT_LOG_SCHEMA_VERSION
 
-__all__ = ("TERMINAL_STATUS", "RunStatus", "RunView")
+__all__ = ("TERMINAL_STATUS", "RunStatus", "RunView", "Waiting")
 
 RunStatus = Literal[
     "pending",
@@ -39,15 +41,29 @@ TERMINAL_STATUS: Mapping[str, RunStatus] = {
 }
 """How a run ended, by the event that ended it."""
 
-_WAITING: Mapping[str, RunStatus] = {"approval": "waiting-approval", "external-event": "waiting-external"}
-"""What a run waits for, by the kind of its interrupt; every other kind asks for input."""
-
 _SHOWN_OF_START = ("workflowId", "inputs", "tags", "metadata")
 """What the first event holds that a snapshot shows. Taken from there and not from the run's start, so that what is
 masked in the log is masked here."""
 
 _SHOWN_OF_ERROR = frozenset({"code", "message", "details"})
 """The members of an error in a snapshot; an event's error has more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A question that waits for an answer.
+
+    Attributes:
+        interrupt_id: Names the interrupt.
+        node_id: The node that waits.
+        status: Where the run stands while it does.
+        sequence: Of the event that asks.
+    """
+
+    interrupt_id: str
+    node_id: str
+    status: RunStatus
+    sequence: int
 
 
 class RunView:
@@ -65,7 +81,9 @@ class RunView:
         self._at = ""
         self._ended: RunStatus | None = None
         self._paused = False
-        self._waiting: dict[str, tuple[str | None, RunStatus]] = {}
+        self._requested = -1
+        self._waiting: dict[tuple[str, str | None], Waiting] = {}
+        self._asked: set[str] = set()
         self._started_at = ""
         self._shown: list[tuple[str, bytes]] = []
         self._error: list[tuple[str, bytes]] = []
@@ -86,11 +104,19 @@ class RunView:
                 self._paused = True
             case "run.resumed":
                 self._paused = False
+            case "interrupt.requested":
+                self._requested = event.sequence
             case "node.suspended":
                 told = jsontext.decode(event.payload)
-                self._waiting[told["interruptId"]] = event.node_id, _WAITING.get(told["kind"], "waiting-input")
+                status = waiting_status(told["kind"])
+                waiting = Waiting(told["interruptId"], told["nodeId"], status, self._requested)
+                # Nodes that share an effect wait with one interrupt.
+                self._waiting[waiting.interrupt_id, event.node_id] = waiting
+                self._asked.add(waiting.node_id)
             case "interrupt.resolved":
-                self._waiting.pop(jsontext.decode(event.payload)["interruptId"], None)
+                self._waiting.pop((jsontext.decode(event.payload)["interruptId"], event.node_id), None)
+            case "node.cancelled" if (given_up := self.waiting_at(event.node_id)) is not None:
+                del self._waiting[given_up.interrupt_id, event.node_id]
             case "run.failed":
                 error = jsontext.member(event.payload, "error") or b"{}"
                 self._error = [one for one in jsontext.members(error) if one[0] in _SHOWN_OF_ERROR]
@@ -120,7 +146,28 @@ class RunView:
             return "pending"
         if self._paused:
             return "paused"
-        return next((status for _, status in self._waiting.values()), "running")
+        return next((waiting.status for waiting in self._waiting.values()), "running")
+
+    @property
+    def definition(self) -> bytes:
+        """JSON text of the workflow's definition, as the run was started with it."""
+        return self._start.definition
+
+    def waiting_with(self, interrupt_id: str) -> Waiting | None:
+        """The question of that id; None where it does not wait for an answer any more, or never did."""
+        return next((waiting for waiting in self._open if waiting.interrupt_id == interrupt_id), None)
+
+    def waiting_at(self, node_id: str | None) -> Waiting | None:
+        """The question that a node waits with, if it waits."""
+        return next((waiting for waiting in self._open if waiting.node_id == node_id), None)
+
+    @property
+    def _open(self) -> Iterable[Waiting]:
+        return () if self.is_terminal else self._waiting.values()
+
+    def has_asked(self, node_id: str) -> bool:
+        """Whether a node waits, or has waited, for an answer."""
+        return node_id in self._asked
 
     def etag(self, *, cancelling: bool = False) -> str:
         """A strong validator of the snapshot: it changes with every event, and with what no event tells."""
@@ -142,7 +189,7 @@ class RunView:
             ("engineVersion", jsontext.encode(self._start.engine_version)),
         ]
         if status.startswith("waiting-"):
-            node_id = next(node_id for node_id, _ in self._waiting.values())
+            node_id = next(waiting.node_id for waiting in self._waiting.values())
             members.append(("currentNodeId", jsontext.encode(node_id)))
         if self._started_at:
             members.append(("startedAt", jsontext.encode(self._started_at)))

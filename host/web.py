@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from fastapi import APIRouter, Request, Response
+from fastapi.responses import StreamingResponse
 from fastapi.routing import APIRoute
 
 from openwop_mcp.config import Limits
 
+from . import delivery, etags
 from .errors import HostError
 from .ids import BoundId
 from .limiting import Admission
 from .principals import Principal
 
-__all__ = ("JSON", "Answer", "Authenticator", "body_limit", "caller", "header", "read_body", "run_of", "with_head")
+__all__ = (
+    "JSON",
+    "Answer",
+    "Authenticator",
+    "body_limit",
+    "caller",
+    "header",
+    "read_body",
+    "represented",
+    "run_of",
+    "with_head",
+)
 
 JSON = "application/json"
 """The one media type of bodies, both ways; events may also be streamed."""
+
+NOT_MODIFIED = 304
 
 BODY_ROOM = 256 * 1024
 """Bytes that a body may have beside a run's inputs: all the tags that a run may have fill half of it."""
@@ -127,6 +142,23 @@ async def read_body(request: Request, *, most: int) -> bytes:
     if body and media_type != JSON:
         raise HostError("unsupported_media_type", f"Content-Type: send {JSON}")
     return bytes(body)
+
+
+def represented(request: Request, etag: str, parts: Sequence[bytes]) -> Response:
+    """Answer with something that can be read again, or say that the client has it.
+
+    Args:
+        request: The request.
+        etag: Strong, of what the parts make up.
+        parts: JSON text. What is large is sent as its client takes it, and held once for all of them.
+    """
+    headers = {"ETag": etag}
+    if etags.matches(request.headers.get("if-none-match"), etag):
+        return Response(status_code=NOT_MODIFIED, headers=headers)
+    size = sum(map(len, parts))
+    if size <= delivery.CHUNK_BYTES:
+        return Response(b"".join(parts), headers=headers, media_type=JSON)
+    return StreamingResponse(delivery.whole(parts), headers={**headers, "Content-Length": str(size)}, media_type=JSON)
 
 
 def with_head(router: APIRouter) -> APIRouter:

@@ -6,11 +6,10 @@ refused to whoever asks for a run of it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from types import MappingProxyType
 from typing import Self
 
 from openwop_mcp import config, jsontext, schemas
@@ -29,11 +28,6 @@ _HERE = Path(__file__).parent
 FIXTURES = _HERE / "fixtures" if (_HERE / "fixtures").is_dir() else _HERE.parent / "examples" / "fixtures"
 """The conformance workflows: beside this file in the wheel, among the examples in the checkout."""
 
-_FAMILY: Mapping[str, str] = MappingProxyType(
-    {"core.approvalGate": "interrupt", "core.clarificationGate": "interrupt", "core.interrupt": "interrupt"}
-)
-"""The family of the discovery document that a node type of OpenWOP belongs to. Others stand for themselves."""
-
 
 @dataclass(frozen=True, slots=True)
 class Workflow:
@@ -45,8 +39,7 @@ class Workflow:
         text: The file's bytes.
         etag: Strong, of these bytes.
         definition: What can be run; None where something is missing.
-        missing: Capabilities that it needs and that are not there.
-        unknown_types: The node types that it needs and that are not there.
+        unknown_types: The node types that it needs and that are not there, each once.
     """
 
     id: str
@@ -54,7 +47,6 @@ class Workflow:
     text: bytes
     etag: str
     definition: Definition | None
-    missing: tuple[str, ...] = ()
     unknown_types: tuple[str, ...] = ()
 
 
@@ -145,8 +137,8 @@ class Workflows:
         if workflow.definition is None:
             raise HostError(
                 "capability_required",
-                f"workflowId: the workflow needs what this host does not have: {', '.join(workflow.missing)}",
-                {"requiredCapability": workflow.missing[0]},
+                f"workflowId: the workflow needs what this host does not have: {', '.join(workflow.unknown_types)}",
+                {"requiredCapability": workflow.unknown_types[0]},
             )
         return workflow.definition
 
@@ -180,8 +172,7 @@ def _read(file: Path) -> Workflow:
     if schema is not None and (verdict := schemas.check(schema, b"{}")).state == "unchecked":
         raise DefinitionError([f"{file}: configurableSchema: nothing can be checked by it: {verdict.reason}"])
     identity = jsontext.decode(jsontext.member(text, "id") or b"null")
-    missing = tuple(dict.fromkeys(_FAMILY.get(type_id, type_id) for type_id in unknown_types))
-    return Workflow(identity, file, text, etags.of_bytes(text), definition, missing, unknown_types)
+    return Workflow(identity, file, text, etags.of_bytes(text), definition, unknown_types)
 
 
 def _doubts(workflow: Workflow, servers: Collection[str]) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """Temporal workflows of the pack. Know the library, and no activity's code."""
 
+from .catalog import CatalogWorkflow
 from .effect import EffectWorkflow
 from .run import RunWorkflow
 
-__all__ = ("EffectWorkflow", "RunWorkflow")
+__all__ = ("CatalogWorkflow", "EffectWorkflow", "RunWorkflow")

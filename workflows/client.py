@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from functools import cached_property
 from itertools import count
 
@@ -19,6 +19,7 @@ from temporalio.client import (
     WorkflowHandle,
     WorkflowHistory,
     WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
 )
 from temporalio.common import RawValue, WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError
@@ -31,7 +32,7 @@ from openwop_mcp.failures import json_payload
 from openwop_mcp.nodes import REGISTRY
 from openwop_mcp.runs.definition import Definition, DefinitionError, parse
 from openwop_mcp.runs.events import RunEvent
-from openwop_mcp.runs.interrupts import MEMO, RESOLVE, WAITING, OpenInterrupt, Resolution, read_open
+from openwop_mcp.runs.interrupts import MEMO, RESOLVE, WAITING, OpenInterrupt, Resolution, read_open, waiting_status
 from openwop_mcp.runs.ledger import EffectAttempt, effect_attempts
 from openwop_mcp.runs.masking import Masks, masks
 from openwop_mcp.runs.projection import Projector
@@ -50,6 +51,7 @@ __all__ = (
     "RunExpiredError",
     "RunNotFoundError",
     "UnderWay",
+    "cancel_run",
     "effect_ledger",
     "histories",
     "mint_run_id",
@@ -68,8 +70,18 @@ GRAPH_RUN = "RunWorkflow"
 WORKFLOW_ID = "openwop-mcp.workflowId"
 """The memo that says of which workflow a run is, for lists."""
 
-PATIENCE = 60.0
-"""Seconds that an answer waits for a worker to take it."""
+PATIENCE = 10.0
+"""Seconds that an answer waits for a worker, which takes it within some milliseconds where there is one."""
+
+_NO_WORKER = frozenset(
+    {
+        RPCStatusCode.CANCELLED,
+        RPCStatusCode.DEADLINE_EXCEEDED,
+        RPCStatusCode.FAILED_PRECONDITION,
+        RPCStatusCode.RESOURCE_EXHAUSTED,
+    }
+)
+"""How Temporal's client puts it that no worker took an answer in time."""
 
 STATUS = {
     "run.completed": "completed",
@@ -156,15 +168,44 @@ class RecordedRun:
     def made(self) -> list[MadeCall]:
         """All calls, whatever became of them; of a graph as its log would show them."""
         made = made_calls(history.events for history in self.histories)
-        return made if self.masks is None else [self.masks.call(call) for call in made]
+        if not self.is_graph:
+            return made
+        # What follows from an answer, or from none in time, is no activity's end: the log alone has it.
+        refused = {event.node_id: event.payload for event in self.log if event.type == "node.failed"}
+        told = [
+            call if call.asks is None or call.name not in refused else _refused(call, refused[call.name])
+            for call in made
+        ]
+        return told if self.masks is None else [self.masks.call(call) for call in told]
+
+    @cached_property
+    def _start(self) -> RunStart:
+        """What the run of a graph was started with."""
+        started = self.histories[0].events[0].workflow_execution_started_event_attributes
+        return RunStart.decode(started.input.payloads[0].data)
+
+    @property
+    def definition(self) -> bytes:
+        """JSON text of the definition that the run of a graph was started with."""
+        return self._start.definition
+
+    @property
+    def workflow_id(self) -> str:
+        """The workflow that it is a run of: of a graph the definition's id, else the workflow's type."""
+        return str(jsontext.decode(self.definition).get("id", "")) if self.is_graph else self.workflow_type
+
+    @property
+    def started_by(self) -> str | None:
+        """Who started the run of a graph, by the name of the subject; None where that is not known."""
+        name = self._start.owner.subject.get("subjectId") if self.is_graph else None
+        return name if isinstance(name, str) else None
 
     @cached_property
     def masks(self) -> Masks | None:
         """What is not shown of a run of a graph; None where all is."""
         if not self.is_graph:
             return None
-        started = self.histories[0].events[0].workflow_execution_started_event_attributes
-        text = RunStart.decode(started.input.payloads[0].data).definition
+        text = self.definition
         try:
             return masks(parse(text, source="definition", node_types=REGISTRY), text)
         except DefinitionError:
@@ -199,7 +240,7 @@ class RecordedRun:
 
     @property
     def status(self) -> str:
-        """Where it stands: pending, running, waiting-approval, paused, completed, failed or cancelled."""
+        """Where it stands, in the words of a snapshot of OpenWOP."""
         if not self.is_graph:
             return STATUS.get(self.histories[-1].events[-1].event_type, "running")
         if not self.log:
@@ -209,24 +250,38 @@ class RecordedRun:
         last_turn = next((event.type for event in reversed(self.log) if event.type in TURNS), None)
         if last_turn == "run.paused":
             return "paused"
-        return "waiting-approval" if self.interrupts else "running"
+        return waiting_status(self.interrupts[0].kind) if self.interrupts else "running"
 
     @cached_property
     def interrupts(self) -> list[OpenInterrupt]:
         """The questions that the run of a graph waits with."""
-        asked: dict[str | None, bytes] = {}
-        found: dict[str, OpenInterrupt] = {}
+        asked: dict[str | None, RunEvent] = {}
+        # Nodes that share an effect wait with one interrupt.
+        found: dict[tuple[str, str], OpenInterrupt] = {}
         for event in self.log:
+            node_id = event.node_id or ""
             if event.type == "interrupt.requested":
-                asked[event.node_id] = event.payload
+                asked[event.node_id] = event
             elif event.type == "node.suspended":
                 identity = str(jsontext.decode(event.payload)["interruptId"])
-                found[identity] = OpenInterrupt(identity, event.node_id or "", asked[event.node_id], self.run_id)
+                question = asked[event.node_id]
+                found[identity, node_id] = OpenInterrupt(
+                    identity, node_id, question.payload, self.run_id, question.timestamp
+                )
             elif event.type == "interrupt.resolved":
-                found.pop(str(jsontext.decode(event.payload)["interruptId"]), None)
+                found.pop((str(jsontext.decode(event.payload)["interruptId"]), node_id), None)
+            elif event.type == "node.cancelled":
+                found = {named: one for named, one in found.items() if one.node_id != node_id}
             elif event.type in STATUS:
                 return []
         return list(found.values())
+
+
+def _refused(call: MadeCall, payload: bytes) -> MadeCall:
+    """A call of which nobody gave what it had asked for, by the payload of its node's ``node.failed``."""
+    error = jsontext.member(payload, "error") or b"{}"
+    told = jsontext.decode(error)
+    return call.refused(told["code"], told.get("message", ""), jsontext.member(error, "details") or b"{}")
 
 
 def mint_run_id(tenant: str) -> str:
@@ -284,6 +339,26 @@ async def read_run(client: Client, run_id: str) -> RecordedRun:
     return RecordedRun(run_id, [history async for history in histories(client, run_id)])
 
 
+async def cancel_run(client: Client, run_id: str, reason: str) -> None:
+    """Cancel a run, or a workflow of an author; it says itself when it is cancelled.
+
+    Raises:
+        RunNotFoundError: There is none of that id that goes on.
+    """
+    handle = client.get_workflow_handle(run_id)
+    try:
+        # Temporal takes a cancel of what has ended without a word.
+        running = (await handle.describe()).status is WorkflowExecutionStatus.RUNNING
+        if running:
+            await handle.cancel(reason=reason)
+    except RPCError as error:
+        if error.status not in {RPCStatusCode.NOT_FOUND, RPCStatusCode.INVALID_ARGUMENT}:
+            raise
+        running = False
+    if not running:
+        raise RunNotFoundError(f"no run '{run_id}' goes on in namespace '{client.namespace}'")
+
+
 async def open_interrupts(client: Client, run: RecordedRun) -> list[OpenInterrupt]:
     """The questions that a run, or a workflow of an author, waits with."""
     if run.is_graph:
@@ -317,25 +392,37 @@ async def resolve_interrupt(client: Client, run_id: str, resolution: Resolution)
     """Answer an interrupt.
 
     Raises:
-        InterruptRefusedError: The answer was not taken.
-        RPCError: There is no such workflow, or no worker that could take it within a minute.
+        InterruptRefusedError: The answer was not taken, or no worker took it in time: one may still take it then.
+        RPCError: Temporal does not answer.
     """
     handle = client.get_workflow_handle(run_id)
     try:
-        await handle.execute_update(
-            RESOLVE, RawValue(json_payload(resolution.encode())), rpc_timeout=timedelta(seconds=PATIENCE)
-        )
+        # The client's own limit is for each of its attempts, of which it makes some.
+        async with asyncio.timeout(PATIENCE):
+            await handle.execute_update(RESOLVE, RawValue(json_payload(resolution.encode())))
     except WorkflowUpdateFailedError as error:
         cause = error.cause
         code = cause.type if isinstance(cause, ApplicationError) and cause.type else "internal_error"
         raise InterruptRefusedError(getattr(cause, "message", str(cause)), code) from None
+    except (TimeoutError, WorkflowUpdateRPCTimeoutOrCancelledError):
+        raise _untaken() from None
     except RPCError as error:
+        if error.status in _NO_WORKER:
+            raise _untaken() from None
         if error.status is not RPCStatusCode.NOT_FOUND:
             raise
         raise InterruptRefusedError(
             f"'{run_id}' waits with no interrupt: there is no such workflow, or it has ended",
             "interrupt_already_resolved",
         ) from None
+
+
+def _untaken() -> InterruptRefusedError:
+    return InterruptRefusedError(
+        f"no worker took the answer within {PATIENCE:g} s, and one may still take it: see that one runs, and with"
+        " 'runs show' whether the question is open before answering again",
+        "service_unavailable",
+    )
 
 
 async def effect_ledger(client: Client, run: RecordedRun, *, tenant: str) -> list[EffectAttempt]:

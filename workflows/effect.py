@@ -1,7 +1,8 @@
 """``EffectWorkflow``: one round of an effect that several runs share by a key. Its id is what makes it happen once.
 
-It completes with the effect's outcome, a result or the failure that stands for one, and fails only where nothing was
-sent, so that the key may be used again.
+It completes with what the round came to: the effect's outcome, a result or the failure that stands for one, or the
+question that the server asks first, which the next round answers. It fails only where nothing was sent, so that the key
+may be used again.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class EffectWorkflow:
             arguments: JSON text of its arguments.
 
         Returns:
-            The record, as the call gave it; or the failure that is the outcome, marked as such.
+            The record, as the call gave it, be it an interim one; or the failure that is the outcome, marked as such.
         """
         asked = CallRequest.decode(request.payload.data)
         # Who asked first is nothing to it: it has a chain of its own.

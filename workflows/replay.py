@@ -21,6 +21,7 @@ from temporalio.worker import Replayer
 from openwop_mcp.runs.records import records
 from openwop_mcp.storage import LostValueError, add_values
 
+from .catalog import CatalogWorkflow
 from .effect import EffectWorkflow
 from .run import RunWorkflow
 
@@ -108,7 +109,8 @@ async def replay(
         WorkflowClassError: One of the classes cannot be run.
     """
     replayer = Replayer(
-        workflows=[RunWorkflow, EffectWorkflow, *workflows], data_converter=data_converter or DataConverter.default
+        workflows=[RunWorkflow, EffectWorkflow, CatalogWorkflow, *workflows],
+        data_converter=data_converter or DataConverter.default,
     )
     if workflows:
         await _check(replayer)

@@ -15,16 +15,20 @@ from typing import Any, TypeVar
 
 from temporalio import workflow
 from temporalio.common import RawValue, RetryPolicy
-from temporalio.exceptions import ActivityError, ApplicationError
+from temporalio.exceptions import ActivityError, ApplicationError, CancelledError
 
 with workflow.unsafe.imports_passed_through():
-    from openwop_mcp import failures, terminal
+    from openwop_mcp import failures, jsontext, terminal
     from openwop_mcp.errors import InvalidRequestError
     from openwop_mcp.nodes import NodeCall
+    from openwop_mcp.questions.eligibility import takes_tokens
     from openwop_mcp.runs import machine as machines
+    from openwop_mcp.runs.callbacks import MAX_DATA, NOTIFY, Callback
+    from openwop_mcp.runs.definition import Node
     from openwop_mcp.runs.interrupts import RESOLVE, WAITING, Resolution
     from openwop_mcp.runs.pauses import PAUSE, PAUSED, RESUME, Pause, Resume, encode_taken
     from openwop_mcp.runs.start import RunStart
+    from openwop_mcp.runs.waiting import Asking
 
 __all__ = ("RunWorkflow",)
 
@@ -35,6 +39,15 @@ MAX_LOGGED = 300
 """Characters of a failure's message in the log: the whole of it is in the run's history."""
 
 ONE_ATTEMPT = RetryPolicy(maximum_attempts=1)
+
+CALLBACK_TIMEOUT = timedelta(seconds=30)
+"""For one attempt to tell somebody that the run waits: what it is given on the network, and a little more."""
+
+CALLBACK_PATIENCE = timedelta(days=1)
+"""How long that is tried where the receiver is down. By then somebody has looked for themselves."""
+
+CALLBACK_RETRY = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(minutes=5))
+"""A receiver that restarts is there again in some seconds; one that stays down is not to be asked all the time."""
 
 NO_PAUSE: Mapping[machines.Standing, tuple[str, str]] = {
     "paused": ("run_state_conflict", "the run is paused already"),
@@ -83,6 +96,7 @@ class RunWorkflow:
         self._machine = machines.RunMachine(self._start, self._inputs, kept, emit=None)
         self._facts: list[machines.Fact] = []
         self._under_way: dict[int, asyncio.Task[Any]] = {}
+        self._callbacks: dict[int, asyncio.Task[Any]] = {}
 
     @workflow.run
     @_and_more
@@ -103,6 +117,7 @@ class RunWorkflow:
             for command in commands:
                 if (end := self._carry_out(command)) is not None:
                     return end
+            self._call_back()
             try:
                 await workflow.wait_condition(lambda: bool(self._facts))
             except asyncio.CancelledError:
@@ -138,9 +153,13 @@ class RunWorkflow:
         ordinals = self._machine.open_interrupts(resolution.interrupt_id)
         answered = {fact.ordinal for fact in self._facts if isinstance(fact, machines.InterruptResolved)}
         if not answered.isdisjoint(ordinals) or (not ordinals and self._machine.was_answered(resolution.interrupt_id)):
-            raise _refused("interrupt_already_resolved", "the interrupt has an answer")
+            raise _refused(
+                "interrupt_already_resolved", "the interrupt has an answer, or nobody waits for one any more"
+            )
         if not ordinals:
             raise _refused("not_found", "the run waits with no such interrupt")
+        if not all(self._machine.may_answer(ordinal, resolution.resolved_by) for ordinal in ordinals):
+            raise _refused("forbidden", "the interrupt names those who may answer it, and this subject is none of them")
         try:
             for ordinal in ordinals:
                 self._machine.check_answer(ordinal, resolution.resume_value)
@@ -242,6 +261,42 @@ class RunWorkflow:
                 )
         return None
 
+    def _call_back(self) -> None:
+        """Have whoever created the run told of what it waits with, and no more of what it has stopped waiting with."""
+        if self._start.callback_url is None:
+            return
+        asking = {one.ordinal: (node, one) for node, one in self._machine.asking}
+        for ordinal in [ordinal for ordinal in self._callbacks if ordinal not in asking]:
+            self._callbacks.pop(ordinal).cancel()
+        for ordinal, (node, one) in asking.items():
+            if ordinal not in self._callbacks:
+                self._callbacks[ordinal] = self._notify(self._start.callback_url, node, one)
+
+    def _notify(self, url: str, node: Node, one: Asking) -> asyncio.Task[Any]:
+        asked = one.asked
+        data = None if self._machine.is_sensitive(node.id) else jsontext.member(asked.payload, "data")
+        callback = Callback(
+            url,
+            self._start.run_id,
+            node.id,
+            one.interrupt_id,
+            asked.kind,
+            asked.key,
+            None if data is None or len(data) > MAX_DATA else data,
+            until=one.due,
+            takes_tokens=takes_tokens(asked.payload, node.config),
+        )
+        task = workflow.start_activity(
+            NOTIFY,
+            RawValue(failures.json_payload(callback.encode())),
+            start_to_close_timeout=CALLBACK_TIMEOUT,
+            schedule_to_close_timeout=CALLBACK_PATIENCE,
+            retry_policy=CALLBACK_RETRY,
+            summary=f"notify: {node.id} waits",
+        )
+        task.add_done_callback(_called_back)
+        return task
+
     def _log_failure(self, command: machines.FailRun, *, sensitive: bool) -> None:
         node = "" if command.node_id is None else f", node {command.node_id}"
         message = "" if sensitive else f": {terminal.escape(command.message[:MAX_LOGGED])}"
@@ -259,6 +314,10 @@ class RunWorkflow:
             reset=self._start.reset,
             answer=command.answer,
             sensitive=command.sensitive,
+            allowed=command.allowed,
+            suspends=command.suspends,
+            input=command.input,
+            approved=command.approved,
         )
         return workflow.start_activity(
             command.type_id,
@@ -290,6 +349,13 @@ class RunWorkflow:
                 self._facts.append(fact)
 
         task.add_done_callback(ended)
+
+
+def _called_back(task: asyncio.Task[Any]) -> None:
+    """Nothing hangs on it: whoever was to be told can look, and the question waits."""
+    error = None if task.cancelled() else task.exception()
+    if isinstance(error, ActivityError) and not isinstance(error.cause, CancelledError):
+        _logger.warning("run %s: %s", workflow.info().workflow_id, error.cause)
 
 
 def _refused(code: str, message: str) -> ApplicationError:

@@ -11,11 +11,9 @@ from openwop_mcp import jsontext
 from .. import etags, openapi
 from ..context import Host
 from ..discovery import Document
-from ..web import JSON, caller, with_head
+from ..web import caller, represented, with_head
 
 __all__ = ("routes",)
-
-NOT_MODIFIED = 304
 
 
 def routes(host: Host, discovery: Document) -> APIRouter:
@@ -39,7 +37,7 @@ def routes(host: Host, discovery: Document) -> APIRouter:
         openapi_extra={**openapi.OPEN, "parameters": [openapi.IF_NONE_MATCH]},
     )
     async def capabilities(request: Request) -> Response:
-        return _representation(request, discovery)
+        return represented(request, discovery.etag, [discovery.body])
 
     @router.get(
         "/openapi.json",
@@ -56,7 +54,7 @@ def routes(host: Host, discovery: Document) -> APIRouter:
         if described is None:
             text = jsontext.encode(openapi.document(request.app))
             described = Document(text, etags.of_bytes(text))
-        return _representation(request, described)
+        return represented(request, described.etag, [described.body])
 
     @router.get(
         "/workflows/{workflowId}",
@@ -72,13 +70,6 @@ def routes(host: Host, discovery: Document) -> APIRouter:
     )
     async def workflow(request: Request) -> Response:
         found = host.workflows.workflow(unquote(request.path_params["workflowId"]))
-        return _representation(request, Document(found.text, found.etag))
+        return represented(request, found.etag, [found.text])
 
     return with_head(router)
-
-
-def _representation(request: Request, document: Document) -> Response:
-    headers = {"ETag": document.etag}
-    if etags.matches(request.headers.get("if-none-match"), document.etag):
-        return Response(status_code=NOT_MODIFIED, headers=headers)
-    return Response(document.body, headers=headers, media_type=JSON)

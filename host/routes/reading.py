@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator
 from http import HTTPStatus
 
 from fastapi import APIRouter, Depends, HTTPException, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.types import Send
 
-from .. import delivery, etags, openapi, polling, streaming
+from .. import delivery, openapi, polling, streaming
 from ..context import Host
 from ..streaming import StreamMode
-from ..web import JSON, caller, run_of, with_head
+from ..web import JSON, caller, represented, run_of, with_head
 
 __all__ = ("routes",)
-
-NOT_MODIFIED = 304
 
 EVENT_STREAM = "text/event-stream"
 
@@ -86,10 +84,8 @@ def routes(host: Host) -> APIRouter:
 
     async def run(request: Request) -> Response:
         log = await host.logs.open(run_of(request))
-        headers = {"ETag": log.view.etag(cancelling=log.cancelling)}
-        if etags.matches(request.headers.get("if-none-match"), headers["ETag"]):
-            return Response(status_code=NOT_MODIFIED, headers=headers)
-        return _told(log.view.parts(cancelling=log.cancelling), headers)
+        etag = log.view.etag(cancelling=log.cancelling)
+        return represented(request, etag, log.view.parts(cancelling=log.cancelling))
 
     async def poll(request: Request) -> Response:
         run_id = run_of(request)
@@ -142,14 +138,6 @@ def routes(host: Host) -> APIRouter:
         openapi_extra={"parameters": [_MODE, _BUFFER, _LAST_EVENT_ID]},
     )(events)
     return with_head(router)
-
-
-def _told(parts: Sequence[bytes], headers: Mapping[str, str]) -> Response:
-    """An answer that is there already. What is large is sent as its client takes it, and held once for all of them."""
-    size = sum(map(len, parts))
-    if size <= delivery.CHUNK_BYTES:
-        return Response(b"".join(parts), headers=headers, media_type=JSON)
-    return StreamingResponse(delivery.whole(parts), headers={**headers, "Content-Length": str(size)}, media_type=JSON)
 
 
 async def _absent() -> Response:

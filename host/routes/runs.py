@@ -42,6 +42,12 @@ _CREATE = openapi.schema_of(
             "maxItems": bodies.MAX_TAGS,
         },
         "metadata": _OBJECT,
+        bodies.CALLBACK_URL: {
+            "type": "string",
+            "format": "uri",
+            "maxLength": bodies.MAX_URL,
+            "description": "Is told that the run waits for an answer, if interrupt.callbackDelivery is offered.",
+        },
     },
 )
 _CREATED = openapi.schema_of(
@@ -87,6 +93,7 @@ def routes(host: Host) -> APIRouter:
     router = APIRouter()
     listed = RunList(host.client, host.logs)
     creation = Creation(host, listed)
+    callbacks = host.settings.host.callback_secret is not None
 
     @router.post(
         "/runs",
@@ -109,7 +116,7 @@ def routes(host: Host) -> APIRouter:
         keyed = Keyed.of(
             header(request, records.HEADER), tenant=principal.tenant, operation="createRun", body=body, dedup=dedup
         )
-        asked = bodies.read_create_run(body, tenant=principal.tenant)
+        asked = bodies.read_create_run(body, tenant=principal.tenant, callbacks=callbacks)
         enforced = scopes.asked(dedup, asked.scope_id)
         return (await creation.create(principal, asked, keyed, enforced=enforced)).response()
 

@@ -18,7 +18,8 @@ if workflow.unsafe.in_sandbox():
     sys.modules[__name__] = _here
     globals().update({name: value for name, value in vars(_whole).items() if not name.startswith("_")})
     sys.modules[f"{__name__}.ctx"] = _whole.ctx
-    sys.modules[f"{__name__}.ctx.mcp"] = _whole.ctx.mcp
+    for _name in ("asking", "mcp", "own"):
+        sys.modules[f"{__name__}.ctx.{_name}"] = vars(_whole.ctx)[_name]
     # And the modules that its names are defined in: an author's editor may import them from there, and a second
     # McpCallError would catch nothing, a second Number lose its spelling.
     for _name in ("effects", "errors", "failures", "jsontext", "verbatim"):

@@ -5,7 +5,7 @@ Shared by ``ctx`` and ``activities``. Knows neither how a call is scheduled nor 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -18,21 +18,30 @@ from openwop_mcp.effects.identity import Effect, by_key, by_recipe
 from openwop_mcp.errors import InvalidRequestError
 from openwop_mcp.failures import json_payload
 from openwop_mcp.protocol import messages
+from openwop_mcp.protocol.mrtr import Input
 from openwop_mcp.verbatim import Verbatim
 
 __all__ = (
     "ACTIVITY_NAMES",
     "DEFAULT_TASK_QUEUE",
+    "EFFECT_ROUND",
+    "INTERIM",
     "LOG_LEVELS",
     "MAX_DEPTH",
     "MAX_KEY",
     "MAX_NAME",
     "MAX_URI",
     "METHODS",
+    "NODE",
     "NO_ARGUMENTS",
+    "ROUND",
     "CallRequest",
+    "Input",
+    "Interim",
     "LogLevel",
+    "answering",
     "completion",
+    "interim",
     "noted",
     "provenance",
     "record",
@@ -83,6 +92,23 @@ METADATA_PREFIX = "openwop-mcp."
 """Namespace of the record's keys in a payload's metadata, which is shared with Temporal and with codecs."""
 
 
+Interim = Literal["input", "approval"]
+"""What an attempt ended with that is no outcome of its call: the server's ``input_required``, whose bytes the record
+has; or the facts of a call that a person has to approve, of which nothing was sent."""
+
+INTERIM = "interim"
+"""The provenance that tells a record of such an attempt, by an :data:`Interim`."""
+
+NODE = "node"
+"""The provenance of such a record that names its call, as the attempts after it have to."""
+
+ROUND = "round"
+"""The provenance of a record of kind ``input``: how often the server has asked by then."""
+
+EFFECT_ROUND = "effect-round"
+"""The provenance of such a record where several runs share the effect: in which of its rounds that was."""
+
+
 @dataclass(frozen=True, slots=True)
 class CallRequest:
     """What is asked of a server. Arguments, or a :func:`completion`, travel beside it as JSON text of their own.
@@ -109,6 +135,9 @@ class CallRequest:
         heartbeat: Seconds without a beat after which the worker of a shared effect counts as lost; None elsewhere.
         sensitive: Whether a server's words about it are recorded only, and neither logged nor shown as progress: they
             may quote what is masked elsewhere.
+        suspends: Whether the caller can wait for a person, so that an attempt may end with an interim record.
+        input: What answers the server's last question; None as long as it has asked nothing.
+        approved: JSON text ``{"tier": …}``: the safety tier for which a person has approved the call.
     """
 
     method: str
@@ -130,6 +159,14 @@ class CallRequest:
     answer: Answer | None = None
     heartbeat: float | None = None
     sensitive: bool = False
+    suspends: bool = False
+    input: Input | None = None
+    approved: bytes | None = None
+
+    @property
+    def round(self) -> int:
+        """How often the server has asked before this attempt."""
+        return 0 if self.input is None else self.input.round
 
     @property
     def subject(self) -> str:
@@ -179,6 +216,24 @@ class CallRequest:
         """
         return replace(self, attempt=self.attempt + 1, node=self.node or node, answer=answer)
 
+    def next_round(self, given: Input, node: str | None = None) -> CallRequest:
+        """The same call with the answer to what its server asked in the attempt before.
+
+        Args:
+            given: The answer, as :func:`answering` makes it.
+            node: See :meth:`next_attempt`.
+        """
+        return replace(self.next_attempt(node), input=given)
+
+    def approved_as(self, tier: bytes, node: str | None = None) -> CallRequest:
+        """The same call, which a person has approved: the attempt before it sent nothing and used nothing up.
+
+        Args:
+            tier: See :attr:`approved`.
+            node: See :meth:`next_attempt`.
+        """
+        return replace(self.next_attempt(node, self.answer), approved=tier)
+
     def encode(self) -> bytes:
         """JSON text of the request; absent members are left out, so that fields can be added later."""
         retry = self.retry
@@ -201,11 +256,15 @@ class CallRequest:
             "reset": self.reset or None,
             "heartbeat": self.heartbeat,
             "sensitive": self.sensitive or None,
+            "suspends": self.suspends or None,
         }
         text = jsontext.encode({key: value for key, value in members.items() if value is not None})
-        if self.answer is None:
-            return text
-        return jsontext.build([*jsontext.members(text), ("answer", self.answer.encode())])
+        exact = [
+            *([] if self.answer is None else [("answer", self.answer.encode())]),
+            *([] if self.input is None else [("input", self.input.encode())]),
+            *([] if self.approved is None else [("approved", self.approved)]),
+        ]
+        return jsontext.build([*jsontext.members(text), *exact]) if exact else text
 
     @classmethod
     def decode(cls, data: bytes) -> CallRequest:
@@ -232,6 +291,9 @@ class CallRequest:
             heartbeat=value.get("heartbeat"),
             sensitive=value.get("sensitive", False),
             answer=read_verdict(jsontext.member(data, "answer") or b"") if "answer" in value else None,
+            suspends=value.get("suspends", False),
+            input=Input.decode(jsontext.member(data, "input") or b"") if "input" in value else None,
+            approved=jsontext.member(data, "approved") if "approved" in value else None,
         )
 
 
@@ -273,6 +335,47 @@ def provenance(metadata: Mapping[str, bytes], key: str) -> str | None:
     """One word of a record's provenance, from the metadata of its payload; None where it has none of that name."""
     value = metadata.get(METADATA_PREFIX + key)
     return None if value is None else value.decode(errors="replace")
+
+
+def interim(metadata: Mapping[str, bytes]) -> Interim | None:
+    """What a record stands for that is no outcome, from the metadata of its payload; None where it is one."""
+    match provenance(metadata, INTERIM):
+        case "input":
+            return "input"
+        case "approval":
+            return "approval"
+        case _:
+            return None
+
+
+def answering(
+    result: bytes,
+    metadata: Mapping[str, bytes],
+    responses: bytes | None,
+    declined: Iterable[str] = (),
+    *,
+    before: Input | None,
+) -> Input:
+    """What the next request carries after a record of kind ``input``.
+
+    Args:
+        result: The record: the server's ``input_required``, byte for byte.
+        metadata: That of the record's payload.
+        responses: JSON text of an object that has each key that was asked; None where nothing was.
+        declined: What of it was declined or cancelled, each as its ``openwop_mcp.protocol.mrtr.request_digest``.
+        before: What the request carried that was answered so.
+    """
+    # A record may be that of a later round: where its workflow was reset, and where others share the effect.
+    number = provenance(metadata, ROUND)
+    started = provenance(metadata, EFFECT_ROUND)
+    kept = () if before is None else before.declined
+    return Input(
+        round=(0 if before is None else before.round) + 1 if number is None else int(number),
+        responses=responses,
+        state=jsontext.member(result, "requestState"),
+        declined=tuple(dict.fromkeys([*kept, *declined])),
+        effect_round=0 if started is None else int(started) + 1,
+    )
 
 
 def recorded(payload: temporalio.api.common.v1.Payload) -> Verbatim:

@@ -42,6 +42,7 @@ from openwop_mcp.terminal import escape
 __all__ = (
     "DEFAULT_FILE",
     "ENVIRONMENT_PREFIX",
+    "RESERVED_KEY",
     "SCOPES",
     "TOOLS_COMMANDS",
     "Credential",
@@ -58,9 +59,11 @@ __all__ = (
     "Server",
     "Settings",
     "SettingsError",
+    "SigningRef",
     "Storage",
     "Temporal",
     "Timeouts",
+    "TokenKey",
     "ToolPolicy",
     "VariableRef",
     "Worker",
@@ -76,6 +79,9 @@ ENVIRONMENT_PREFIX = "OPENWOP_MCP__"
 
 MIN_SECRET = 8
 """Characters. A shorter credential cannot be searched for in what a server sends back without hiding ordinary words."""
+
+MIN_SIGNING = 32
+"""Characters of a secret that signs: below that it may be found by trying, whoever has one thing that it signed."""
 
 MAX_TOTAL = 3600
 """Seconds for one call. The worker's activities are cut off a little later than this."""
@@ -128,6 +134,9 @@ _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]*)?")
 _NUMBER = re.compile(r"[0-9]+|0[xX][0-9A-Fa-f]*")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _GLOB = re.compile(r"\[[^\]]+\]|[*?]")
+RESERVED_KEY = "host"
+"""Id of the key that tokens are signed with where the settings have none."""
+
 MAX_PORT = 65535
 MAX_LABEL = 63
 
@@ -361,6 +370,12 @@ class KeyRef(SecretRef):
         return key
 
 
+class SigningRef(SecretRef):
+    """Where a secret is that something is signed with."""
+
+    shortest: ClassVar[int] = MIN_SIGNING
+
+
 class OAuth(_Table):
     """How a token is had from the server's authorization server (MCP 2026-07-28, authorization)."""
 
@@ -544,6 +559,17 @@ class Limits(_Table):
     no such bound. It bounds memory and traffic, not what is recorded."""
 
 
+class TokenKey(_Table):
+    """A key that tokens of interrupts are signed with."""
+
+    id: Annotated[str, StringConstraints(pattern="^[A-Za-z0-9_-]{1,64}$")] = Field(
+        description='a name for the key, 1 to 64 of A-Z a-z 0-9 _ -, as in id = "2026-11"'
+    )
+    secret: SigningRef = Field(
+        description='of 32 characters at least: secret = { env = "NAME" } or secret = { file = "PATH" }'
+    )
+
+
 class Host(_Table):
     """The REST surface."""
 
@@ -563,6 +589,39 @@ class Host(_Table):
 
     key_rate: int = Field(1000, ge=1, le=1_000_000, description="a whole number from 1 to 1000000")
     """Requests of one key that may begin in a second, in one process; a core answers about as many."""
+
+    token_keys: Annotated[tuple[TokenKey, ...], AsTuple] = Field(
+        (), description="tables, each as in [[host.token_keys]]"
+    )
+    """What the tokens of interrupts are signed with: the first signs, and what any of them has signed is taken. Without
+    one the hosts of a namespace have a key of their own."""
+
+    token_lifetime: int = Field(1800, ge=60, le=604_800, description="a whole number of seconds from 60 to 604800")
+    """How long a token of an interrupt is good: half an hour, as OpenWOP has it. Whoever has it can answer."""
+
+    callback_secret: SigningRef | None = Field(
+        None,
+        description='of 32 characters at least: callback_secret = { env = "NAME" }, or = { file = "PATH" }',
+    )
+    """What the notifications of open interrupts are signed with. Without it none is sent."""
+
+    callback_network: Literal["public", "private", "any"] = Field("public", description='"public", "private" or "any"')
+    """Where the receivers of such notifications must lie, as for a server."""
+
+    @model_validator(mode="after")
+    def _each_token_key_once(self) -> Self:
+        ids = [key.id for key in self.token_keys]
+        if RESERVED_KEY in ids:
+            raise _fault(f"'{RESERVED_KEY}' is what the key of the hosts themselves is called: give it another id")
+        if len(set(ids)) < len(ids):
+            raise _fault("two of token_keys have the same id: give each its own")
+        return self
+
+    @model_validator(mode="after")
+    def _callbacks_link_to_here(self) -> Self:
+        if self.callback_secret is not None and self.url is None:
+            raise _fault("a notification says where to answer: write url as well, the address that clients know")
+        return self
 
 
 class Key(_Table):
@@ -694,12 +753,18 @@ class ToolPolicy(_Table):
     replay_policy: Literal["deterministic", "idempotent", "non-deterministic"] = Field(
         "non-deterministic", description='"deterministic", "idempotent" or "non-deterministic"'
     )
-    egress: Literal["none", "safe-fetch", "host-mediated", "host-owned"] | None = Field(
-        None, description='"none", "safe-fetch", "host-mediated" or "host-owned"'
+    egress: Literal["none", "safe-fetch", "host-mediated", "host-owned"] = Field(
+        "host-mediated", description='"none", "safe-fetch", "host-mediated" or "host-owned"'
     )
     on_doubt: Literal["fail", "ask", "resend"] = Field("fail", description='"fail", "ask" or "resend"')
     """What becomes of a call that may have acted and is not safe to repeat: an error, a question to a person, or, since
     the operator would rather have the effect twice than not at all, the call once more."""
+
+    approval: Literal["never", "write", "always"] = Field("never", description='"never", "write" or "always"')
+    """Whether a person has to approve each call before it is sent: for tools of tier "write" alone, or for any."""
+
+    quarantine: bool = Field(default=False, description="quarantine = true or quarantine = false")
+    """Whether calls are refused once the server lists another definition than was accepted, until it is approved."""
 
 
 class EffectivePolicy(ToolPolicy):
@@ -712,6 +777,11 @@ class EffectivePolicy(ToolPolicy):
         """Whether a call whose outcome is unknown may be sent again."""
         insisted = self.on_doubt == "resend"
         return self.honours_key or insisted or self.safety_tier != "write" or self.replay_policy != "non-deterministic"
+
+    @property
+    def needs_approval(self) -> bool:
+        """Whether a person has to approve each call."""
+        return self.approval == "always" or (self.approval == "write" and self.safety_tier == "write")
 
 
 class Server(_Table):

@@ -14,6 +14,7 @@ The tree::
     ├── ResultTooLargeError         storage_limit_exceeded       an answer (or an argument) over the ceiling
     ├── ResultNotKeptError          internal_error               an answer that storage did not take
     ├── RateLimitedError            rate_limited                 429
+    ├── RoundsExceededError         mcp_mrtr_rounds_exceeded     a server that asks again and again
     ├── UnexpectedError             internal_error               a fault of this client; the effect may have happened
     └── UpstreamError               upstream_unavailable         no usable answer
         ├── AuthorizationError      no token that the server takes
@@ -53,6 +54,7 @@ __all__ = (
     "RateLimitedError",
     "ResultNotKeptError",
     "ResultTooLargeError",
+    "RoundsExceededError",
     "RpcError",
     "TimeLimitError",
     "UnexpectedError",
@@ -279,6 +281,31 @@ class RateLimitedError(McpError):
 
     def __init__(self, message: str, *, retry_after: float | None) -> None:
         super().__init__(message, delivery=Delivery.NOT_PROCESSED, httpStatus=429, retryAfter=retry_after)
+
+
+class RoundsExceededError(McpError):
+    """The server asked for input where it must not any more; it was not answered.
+
+    Args:
+        rounds: How often it has asked in this call.
+        limit: How often it may; None where it asked again what a person had declined.
+    """
+
+    code = "mcp_mrtr_rounds_exceeded"
+
+    def __init__(self, *, rounds: int, limit: int | None = None) -> None:
+        super().__init__(
+            "the server asked again, word for word, what a person had declined or cancelled: the call ends here, and"
+            " nobody is asked again"
+            if limit is None
+            else f"the server has asked for input {rounds} times in one call, over the limit of {limit} (setting"
+            " host.mrtr_max_rounds): the call ends here, and nobody is asked again",
+            delivery=Delivery.ANSWERED,
+            rounds=rounds,
+            limit=limit,
+            setting=None if limit is None else "host.mrtr_max_rounds",
+            declined=True if limit is None else None,
+        )
 
 
 class UnexpectedError(McpError):

@@ -549,6 +549,10 @@ def _decode_deep(text: str) -> Any:
 # --- encoding ---------------------------------------------------------------------------------------------------------
 
 
+# The exact type is asked for before `isinstance`, which in a workflow's sandbox is ten calls.
+_CONTAINERS = (dict, list, tuple, Mapping)
+
+
 class _Frame:
     """A container that is being written, and the step in it that is under way."""
 
@@ -557,7 +561,7 @@ class _Frame:
     def __init__(self, container: Mapping[Any, Any] | Sequence[Any]) -> None:
         self.container = container
         self.steps: Iterator[tuple[Any, Any]]
-        if isinstance(container, Mapping):
+        if type(container) is dict or isinstance(container, Mapping):
             self.steps, self.separator, self.closer = iter(container.items()), b"{", b"}"
         else:
             self.steps, self.separator, self.closer = enumerate(container), b"[", b"]"
@@ -570,7 +574,7 @@ def _write(value: Any, parts: list[bytes], frames: list[_Frame]) -> None:
         writer = _WRITERS.get(type(value))
         if writer is not None:
             parts.append(writer(value))
-        elif isinstance(value, dict | list | tuple | Mapping):
+        elif type(value) is dict or isinstance(value, _CONTAINERS):
             if id(value) in inside:
                 raise ValueError("holds itself")
             inside.add(id(value))
@@ -589,7 +593,7 @@ def _write(value: Any, parts: list[bytes], frames: list[_Frame]) -> None:
             return
         frame.step, value = step
         if frame.closer == b"}":
-            if not isinstance(frame.step, str):
+            if type(frame.step) is not str and not isinstance(frame.step, str):
                 raise TypeError("is named by something that is not a string")
             parts.append(frame.separator + _encode_string(frame.step) + b":")
         else:

@@ -1,31 +1,69 @@
 """Fakes of the pack's activities, for authors who test workflows without servers, settings or a pack worker.
 
 They take the place of the ``mcp.*`` activities and, for graphs, of the node types' own; nothing leaves the process.
-What is recorded, and what a workflow sees of it, has the shape that real calls have.
+What is recorded, and what a workflow sees of it, has the shape that real calls have. A test is also the person who
+answers: :func:`pending` tells what a workflow waits with, and :func:`answer` answers it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+import temporalio.api.common.v1
 from temporalio import activity
+from temporalio.client import WorkflowHandle, WorkflowQueryFailedError
 from temporalio.common import RawValue
 
 from openwop_mcp import failures, jsontext
-from openwop_mcp.calls import ACTIVITY_NAMES, METHODS, NO_ARGUMENTS, CallRequest, record
+from openwop_mcp.calls import (
+    ACTIVITY_NAMES,
+    INTERIM,
+    METHODS,
+    NO_ARGUMENTS,
+    NODE,
+    ROUND,
+    CallRequest,
+    Interim,
+    record,
+)
 from openwop_mcp.effects.decide import RetryPolicy
-from openwop_mcp.errors import McpError, RpcError, UnknownServerError
+from openwop_mcp.effects.delivery import Delivery
+from openwop_mcp.effects.identity import Effect
+from openwop_mcp.errors import (
+    MalformedAnswerError,
+    McpError,
+    NotCallableError,
+    RoundsExceededError,
+    RpcError,
+    UnknownServerError,
+)
+from openwop_mcp.failures import json_payload
 from openwop_mcp.nodes import REGISTRY, NodeCall, NodeType
+from openwop_mcp.protocol import messages, mrtr
 from openwop_mcp.protocol.revisions import MODERN
+from openwop_mcp.runs.interrupts import PENDING, RESOLVE, OpenInterrupt, Resolution, read_open
 from openwop_mcp.verbatim import Verbatim
 
-__all__ = ("Answer", "FakeCall", "FakeMcp")
+__all__ = ("Answer", "FakeCall", "FakeMcp", "Pending", "answer", "asks", "form", "pending", "visit")
 
 OK = 200
+
+TENANT = "default"
+"""Tenant of settings that name none."""
+
+MAX_ROUNDS = 8
+"""How often a fake may ask in one call, as real servers may where the operator says nothing else."""
+
+POLL = 0.02
+"""Seconds between two looks at what a workflow waits with; nothing tells of it when it is there."""
+
+PATIENCE = 10.0
+"""Seconds that a test waits for a question: far more than a workflow takes that is to be asked one at all."""
 
 INVALID_PARAMS = -32602
 """What servers answer where a tool or resource is not theirs (MCP 2026-07-28, tools)."""
@@ -44,6 +82,7 @@ class FakeCall:
         cursor: The page that was asked for (``listTools`` and the other lists).
         idempotency_key: The author's key.
         attempt: 1 for the first.
+        responses: The exact bytes of the answers to what was asked before, see :func:`asks`; None if there are none.
     """
 
     method: str
@@ -53,6 +92,7 @@ class FakeCall:
     cursor: str | None
     idempotency_key: str | None
     attempt: int
+    responses: bytes | None = None
 
 
 Told = Mapping[str, Any] | bytes | Verbatim | McpError
@@ -85,6 +125,7 @@ class FakeMcp:
         repeat_safe: Whether a call whose outcome is unknown may be sent again, as the operator's policy would say.
         retry: The retry limits that the operator would have set. The waits between attempts are real timers of the
             workflow: use a time-skipping environment, or none.
+        approval: Tools, as ``SERVER.TOOL``, whose calls a person has to approve, as the operator's policy would say.
 
     Attributes:
         calls: The calls that arrived, every attempt, in order.
@@ -93,6 +134,7 @@ class FakeMcp:
     servers: Mapping[str, Mapping[str, Answer]]
     repeat_safe: bool = False
     retry: RetryPolicy = field(default_factory=RetryPolicy)
+    approval: Collection[str] = ()
     calls: list[FakeCall] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -135,6 +177,23 @@ class FakeMcp:
         return perform
 
     async def _perform(self, request: CallRequest, arguments: bytes | None) -> RawValue:
+        try:
+            return RawValue(await self._outcome(request, arguments))
+        except McpError as error:
+            raise failures.write(
+                error,
+                repeat_safe=self.repeat_safe or request.method != "callTool",
+                policy=request.retry or self.retry,
+                serverId=request.server_id,
+                method=METHODS[request.method],
+                name=request.name,
+                uri=request.uri,
+                attempt=request.attempt,
+            ) from None
+
+    async def _outcome(self, request: CallRequest, arguments: bytes | None) -> temporalio.api.common.v1.Payload:
+        if (facts := self._to_approve(request, arguments)) is not None:
+            return _record(facts, request, _interim("approval", request))
         call = FakeCall(
             request.method,
             request.server_id,
@@ -143,36 +202,32 @@ class FakeMcp:
             request.cursor,
             request.idempotency_key,
             request.attempt,
+            None if request.input is None else request.input.responses,
         )
         self.calls.append(call)
         told = await self._tell(call)
         if isinstance(told, McpError):
-            raise failures.write(
-                told,
-                repeat_safe=self.repeat_safe or request.method != "callTool",
-                policy=request.retry or self.retry,
-                serverId=request.server_id,
-                method=METHODS[request.method],
-                name=request.name,
-                uri=request.uri,
-                attempt=request.attempt,
-            )
+            raise told
         result = _text(told)
-        return RawValue(
-            record(
-                result,
-                {
-                    "server-id": request.server_id,
-                    "method": METHODS[request.method],
-                    "subject": request.subject,
-                    "revision": MODERN,
-                    "http-status": str(OK),
-                    "attempt": str(request.attempt),
-                    "sha256": hashlib.sha256(result).hexdigest(),
-                    "duration-ms": "0",
-                },
-            )
-        )
+        return _record(result, request, _asking(result, request))
+
+    def _to_approve(self, request: CallRequest, arguments: bytes | None) -> bytes | None:
+        """What a person has to know who approves the call; None where it needs no approval, or has it."""
+        needs = request.method == "callTool" and f"{request.server_id}.{request.name}" in self.approval
+        if not needs or request.approved is not None:
+            return None
+        if not request.suspends:
+            raise NotCallableError("nothing was sent: a person has to approve this call, and its caller cannot ask")
+        effect = _effect(request, arguments)
+        facts = {
+            "serverId": request.server_id,
+            "name": request.name,
+            "safetyTier": "write",
+            "approval": "always",
+            "effectId": effect.effect_id,
+            "keying": effect.keying,
+        }
+        return jsontext.encode(facts)
 
     async def _tell(self, call: FakeCall) -> Told:
         answers = self.servers.get(call.server_id)
@@ -190,6 +245,163 @@ class FakeMcp:
             self._told[call.server_id, key] = told + 1
             return answer[min(told, len(answer) - 1)]
         return answer
+
+
+def form(message: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+    """What a server asks where a form is to be filled in.
+
+    Args:
+        message: Its words.
+        schema: JSON Schema of the form: an object whose members are strings, numbers, booleans or arrays of strings.
+    """
+    params = {"mode": "form", "message": message, "requestedSchema": dict(schema)}
+    return {"method": mrtr.ELICITATION, "params": params}
+
+
+def visit(message: str, url: str) -> dict[str, Any]:
+    """What a server asks where an address is to be visited."""
+    return {"method": mrtr.ELICITATION, "params": {"mode": "url", "message": message, "url": url}}
+
+
+def asks(requests: Mapping[str, Mapping[str, Any]], state: str | None = "state") -> dict[str, Any]:
+    """What a tool, prompt or resource answers that has to ask something before it has a result.
+
+    Such as::
+
+        FakeMcp({"bank": {"transfer": [asks({"sure": form("Really?", {"type": "object"})}), {"content": []}]}})
+
+    Args:
+        requests: What is asked, by keys: see :func:`form` and :func:`visit`. Without any the server only wants to be
+            called again.
+        state: What it wants back; None for nothing.
+
+    Raises:
+        MalformedInputError: No server may ask so.
+    """
+    result = {
+        "resultType": "input_required",
+        **({"inputRequests": dict(requests)} if requests else {}),
+        **({} if state is None else {"requestState": state}),
+    }
+    mrtr.read_elicitations(jsontext.encode(result))
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A question that a workflow waits with.
+
+    Attributes:
+        interrupt_id: Names it.
+        payload: The ``InterruptPayload`` (OpenWOP v2, interrupts): ``kind``, ``key``, ``data`` and perhaps
+            ``resumeSchema`` and ``timeoutMs``.
+    """
+
+    interrupt_id: str
+    payload: Verbatim
+
+
+async def pending(handle: WorkflowHandle[Any, Any]) -> list[Pending]:
+    """What an author's workflow waits with, the oldest first: servers' questions, approvals, doubts and its own."""
+    return [Pending(one.interrupt_id, Verbatim(one.payload)) for one in await _open(handle)]
+
+
+async def answer(
+    handle: WorkflowHandle[Any, Any],
+    value: Mapping[str, Any] | bytes | Verbatim,
+    question: Pending | None = None,
+    *,
+    by: str = "tester",
+) -> Pending:
+    """Answer a question of an author's workflow, as a person would.
+
+    Args:
+        handle: The workflow.
+        value: The answer, of a server's question ``{"<key>": {"action": "accept", "content": {…}}}``.
+        question: Which; else the oldest, for which it waits until there is one.
+        by: Subject id of the person.
+
+    Returns:
+        The question.
+
+    Raises:
+        temporalio.client.WorkflowUpdateFailedError: The answer was refused; its cause says why.
+        TimeoutError: Nothing was asked within ten seconds.
+    """
+    if question is None:
+        async with asyncio.timeout(PATIENCE):
+            while question is None:
+                question = next(iter(await pending(handle)), None)
+                await asyncio.sleep(POLL)
+    given = Resolution(question.interrupt_id, _text(value), jsontext.encode({"subjectId": by}))
+    await handle.execute_update(RESOLVE, RawValue(json_payload(given.encode())))
+    return question
+
+
+async def _open(handle: WorkflowHandle[Any, Any]) -> list[OpenInterrupt]:
+    try:
+        told: RawValue = await handle.query(PENDING, result_type=RawValue)
+        return read_open(told.payload.data)
+    except (WorkflowQueryFailedError, ValueError, KeyError):
+        # A workflow that was never asked anything does not know the query, or has one of its own for all names.
+        return []
+
+
+def _effect(request: CallRequest, arguments: bytes | None) -> Effect:
+    info = activity.info()
+    return request.effect(
+        arguments,
+        tenant=request.tenant or TENANT,
+        workflow_id=info.workflow_id or "",
+        run_id=info.workflow_run_id or "",
+        activity_id=info.activity_id,
+    )
+
+
+def _record(result: bytes, request: CallRequest, noted: Mapping[str, str]) -> temporalio.api.common.v1.Payload:
+    return record(
+        result,
+        {
+            "server-id": request.server_id,
+            "method": METHODS[request.method],
+            "subject": request.subject,
+            "revision": MODERN,
+            "http-status": str(OK),
+            "attempt": str(request.attempt),
+            "sha256": hashlib.sha256(result).hexdigest(),
+            "duration-ms": "0",
+            **noted,
+        },
+    )
+
+
+def _interim(kind: Interim, request: CallRequest) -> dict[str, str]:
+    return {INTERIM: kind, NODE: request.node or activity.info().activity_id}
+
+
+def _asking(result: bytes, request: CallRequest) -> dict[str, str]:
+    """What the record says of a question; nothing where this is none."""
+    if METHODS[request.method] not in messages.INPUT_METHODS or not messages.is_input_required(result):
+        return {}
+    try:
+        asked = mrtr.read_elicitations(result)
+    except mrtr.MalformedInputError as error:
+        raise _malformed(
+            f"the fake server asks in a way that no server may: {error}", "invalid_input_request"
+        ) from None
+    if not request.suspends:
+        raise _malformed("the fake server asks for input, and its caller cannot be asked", "input_required_undeclared")
+    rounds = request.round + 1
+    declined = () if request.input is None else request.input.declined
+    if any(mrtr.request_digest(key, one) in declined for key, one in asked.requests.items()):
+        raise RoundsExceededError(rounds=rounds)
+    if rounds > MAX_ROUNDS:
+        raise RoundsExceededError(rounds=rounds, limit=MAX_ROUNDS)
+    return _interim("input", request) | {ROUND: str(rounds)}
+
+
+def _malformed(message: str, fault: str) -> MalformedAnswerError:
+    return MalformedAnswerError(message, fault=fault, delivery=Delivery.ANSWERED, retryable=False)
 
 
 def _unknown(key: str) -> RpcError:

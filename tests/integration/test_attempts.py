@@ -21,7 +21,7 @@ from openwop_mcp import jsontext
 from tests.support.author_flows import Author, Call, Calls, Told
 from tests.support.fake_server import FakeServer, Handler, Reply, Request, modern, notice_event, result_reply
 from tests.support.graphs import node, workflow
-from tests.support.pack import Pack, activity_results, error_of, pack_worker, scheduled, settings_for, types
+from tests.support.pack import Pack, activity_results, error_of, pack_worker, payload_of, scheduled, settings_for, types
 from tests.support.patience import PATIENCE
 
 TOOLS = {"*": {"safety_tier": "write"}, "read*": {"safety_tier": "read"}}
@@ -123,7 +123,7 @@ async def test_retry_after_is_waited_for_by_a_durable_timer_also_by_a_tool_that_
     async with setting(client, first(slow_down)) as at:
         log, found = await at.pack.run(call("write"))
         assert types(log)[2:] == ["node.retried a", "negotiation.decided a", "node.completed a", "run.completed"]
-        assert jsontext.decode(log[2].payload)["delayMs"] == 1000
+        assert payload_of(log, "node.retried")["delayMs"] == 1000
         assert timers(found) == [1.0]
         assert len(at.server.requests) == 2
 

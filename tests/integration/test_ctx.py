@@ -135,6 +135,7 @@ async def test_each_method_records_the_servers_bytes_with_their_provenance(clien
         "floor": b"2026-07-28",
         "keying": b"activity-recipe",
         "claim": b"recorded",
+        "policy": b"settings",
         "revision": b"2026-07-28",
         "http-status": b"200",
         "attempt": b"1",

@@ -621,7 +621,7 @@ async def test_a_run_that_waits_is_still_listed_as_waiting_in_its_next_history(s
     edges = [edge(one, other) for one, other in itertools.pairwise(names)]
     asks = node("asks", config={"serverId": "fake", "name": "asks"})
     async with scene(short_client, {"asks": {"on_doubt": "ask"}}) as at:
-        at.acting.replies.append(BUSY)
+        at.acting.doubtful.add("asks")
         run = await at.pack.start(workflow([asks, *calls], edges))
         await at.acting.until_asked(1 + len(names))
         latest = short_client.get_workflow_handle(run.id)

@@ -24,7 +24,17 @@ from tests.support.author_flows import Author, Call, Calls
 from tests.support.doubts import until, until_beat
 from tests.support.fake_server import FakeServer, Handler, Reply, Request, modern, result_reply
 from tests.support.graphs import edge, node, workflow
-from tests.support.pack import Pack, activity_results, error_of, pack_worker, scheduled, settings_for, toml_for, types
+from tests.support.pack import (
+    Pack,
+    activity_results,
+    error_of,
+    pack_worker,
+    payload_of,
+    scheduled,
+    settings_for,
+    toml_for,
+    types,
+)
 from tests.support.patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
@@ -304,7 +314,7 @@ async def test_a_worker_told_to_stop_hands_its_reads_on_and_reports_its_writes_a
                 asyncio.gather(pack.end(read), pack.end(write)), PATIENCE
             )
         assert types(log)[2:] == ["node.retried a", "negotiation.decided a", "node.completed a", "run.completed"]
-        assert "shut down" in jsontext.decode(log[2].payload)["lastError"]["message"]
+        assert "shut down" in payload_of(log, "node.retried")["lastError"]["message"]
         assert scheduled(found) == ["a:1", "a:2"]
         error = error_of(doubtful)
         assert "the effect may have happened" in error["message"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 import uuid
 from typing import Any
 
@@ -18,7 +17,7 @@ from openwop_mcp.runs.pauses import PAUSE, PAUSED, RESUME, Pause
 from tests.support.doubts import ACCEPT, BUSY, Scene, asked_of_run, resolve, scene, until
 from tests.support.graphs import edge, node, workflow
 from tests.support.live_log import LiveLog, told
-from tests.support.pack import Pack, activity_results, error_of, pack_worker, scheduled, types
+from tests.support.pack import Pack, activity_results, error_of, pack_worker, payload_of, scheduled, types
 from tests.support.patience import PATIENCE
 from tests.support.pauses import pause, refused, resume, until_ended
 from workflows.client import read_run
@@ -80,7 +79,7 @@ async def test_a_call_under_way_ends_and_the_next_node_starts_after_the_resume(c
             "node.completed b",
             "run.completed",
         ]
-        assert json.loads(log[2].payload) == {"reason": "lunch", "drainPolicy": "drain-current-node"}
+        assert payload_of(log, "run.paused") == {"reason": "lunch", "drainPolicy": "drain-current-node"}
         assert not (await (await run.describe()).memo())[PAUSED]
         assert len(at.acting.asked) == 2
         await sound(live, at, log, found)
@@ -168,7 +167,7 @@ async def test_a_read_that_was_cut_begins_afresh(client, live, early):
             "node.completed a",
             "run.completed",
         ]
-        assert json.loads(log[2].payload) == {
+        assert payload_of(log, "run.paused") == {
             "drainPolicy": "immediate",
             "interruptedNodeId": "a",
             "interruptedAttempt": 1,
@@ -349,7 +348,7 @@ async def test_a_run_that_takes_too_long_fails_while_it_is_paused(client, live):
         await pause(run)
         log, found = await asyncio.wait_for(at.pack.end(run), PATIENCE)
         assert types(log)[-4:] == ["run.paused", "cap.breached", "node.cancelled a", "run.failed"]
-        breach = json.loads(log[-3].payload)
+        breach = payload_of(log, "cap.breached")
         assert (breach["kind"], breach["limit"]) == ("run-duration", 700)
         assert breach["observed"] > 700
         assert error_of(log)["code"] == "run_timeout"

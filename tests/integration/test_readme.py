@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from openwop_mcp.config import Settings
+from openwop_mcp.errors import McpError
 from openwop_mcp.nodes import REGISTRY
 from openwop_mcp.runs.definition import parse
 from tests.support import effects_doc, settings_doc
@@ -199,9 +200,28 @@ def test_the_settings_that_are_described_are_those_that_there_are():
     assert settings_doc.renewed(text) == text, "run `python -m tests.support.settings_doc`"
 
 
+def test_the_codes_that_are_described_are_those_that_calls_fail_with():
+    [paragraph] = [text for text in README.split("\n\n") if text.startswith("Codes: ")]
+    kinds = [McpError]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    codes = {kind.code for kind in kinds} | {"approval_rejected", "interrupt_expired"}
+    assert set(re.findall(r"`(\w+)`", paragraph)) == codes
+
+
 def test_every_link_between_the_documents_leads_somewhere():
-    for target in re.findall(r"\]\((docs/[^)]+)\)", README):
-        assert (ROOT / target).exists(), target
+    for file in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+        for link in re.findall(r"\]\((?!https?:)([^)]+)\)", file.read_text(encoding="utf-8")):
+            path, _, anchor = link.partition("#")
+            target = file.parent / path if path else file
+            assert target.exists(), (file.name, link)
+            assert not anchor or anchor in anchors(target), (file.name, link)
+
+
+def anchors(file: Path) -> set[str]:
+    """What links to the headings of a document end with."""
+    headings = re.findall(r"^#+ (.+)$", file.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
 
 
 def test_the_retry_table_that_is_described_is_the_one_that_decides():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 import uuid
 import warnings
 from collections.abc import Iterator
@@ -15,11 +16,15 @@ from temporalio.worker import Worker
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
 from activities import Calls, mcp_activities, node_activities
-from openwop_mcp import jsontext
+from openwop_mcp import jsontext, schemas
+from openwop_mcp.runs.interrupts import Resolution
 from tests.support import exact
+from tests.support.asking import ask, form, place, waiting
+from tests.support.asking_flows import Call as AskerCall
 from tests.support.author_flows import Author, Bare, Call
 from tests.support.author_flows import Calls as Asked
 from tests.support.deep_imports import DeepImports
+from tests.support.doubts import ALICE, refusal, resolve
 from tests.support.fake_server import FakeServer, Reply, Request, modern, result_reply
 from tests.support.graphs import edge, node, workflow
 from tests.support.pack import Pack, activity_results, pack_worker, settings_for, types
@@ -81,7 +86,7 @@ async def test_a_name_imported_from_the_module_that_defines_it_is_the_same_name(
             task_queue="sandbox-deep",
             execution_timeout=timedelta(seconds=20),
         )
-        assert told == [arguments, "True", "not_found", "True"]
+        assert told == [arguments, "True", "not_found", "True", "validation_error", "True"]
         assert jsontext.pointer(server.requests[0].body, ["params", "arguments"]) == arguments.encode()
 
 
@@ -122,6 +127,37 @@ async def test_an_authors_workflow_makes_calls_in_the_sandbox_without_a_warning(
         "validation_error",
     ]
     assert [str(one.message) for one in warned] == []
+
+
+async def test_answers_are_checked_in_the_sandbox_as_fast_as_outside_and_with_the_libraries_of_the_process(
+    client, imports, monkeypatch
+):
+    taken: list[float] = []
+    check = schemas.check
+
+    def timed(schema: bytes, instance: bytes) -> schemas.Verdict:
+        began = time.thread_time()
+        verdict = check(schema, instance)
+        taken.append(time.thread_time() - began)
+        return verdict
+
+    monkeypatch.setattr(schemas, "check", timed)
+    options = [f"city-{number}" for number in range(50)]
+    schema = {"type": "object", "properties": {"city": {"enum": options}, "code": {"pattern": "^[A-Z]+$"}}}
+    plan = [ask({"where": form(schema=jsontext.encode(schema))})]
+    answer = b'{"where":{"action":"accept","content":{"city":"%s","code":"B"}}}'
+    async with place(client, {"ask": plan}) as at:
+        flow = await at.asker(AskerCall("call_tool", ["fake", "ask"]))
+        (one,) = await waiting(flow)
+        imports.names.clear()
+        for _ in range(5):
+            wrong = Resolution(one.interrupt_id, answer % b"nowhere", ALICE)
+            assert await refusal(flow, wrong.encode()) == "validation_error"
+        await resolve(flow, one.interrupt_id, answer % b"city-7")
+        assert len(await flow.result()) == 1
+    assert len(taken) == 6
+    assert min(taken) < 0.01
+    assert not {name for name in imports.names if name.partition(".")[0] in LIBRARIES | {"jsonschema", "re2"}}
 
 
 async def test_run_workflow_keeps_the_rules_of_the_sandbox(client):

@@ -5,17 +5,22 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
-from temporalio.client import Client, WorkflowHistory
+from temporalio.client import Client, WorkflowHandle, WorkflowHistory, WorkflowUpdateFailedError
+from temporalio.exceptions import ApplicationError
 from temporalio.worker import Worker
 
 from openwop_mcp import RetryPolicy, Verbatim
 from openwop_mcp.effects.delivery import Delivery
 from openwop_mcp.errors import ConnectError, ConnectionLostError, RateLimitedError, RpcError
+from openwop_mcp.protocol.mrtr import MalformedInputError
 from openwop_mcp.runs.records import records
-from openwop_mcp.testing import FakeCall, FakeMcp
+from openwop_mcp.testing import FakeCall, FakeMcp, answer, asks, form, pending, visit
 from tests.support import exact
+from tests.support.asking_flows import Asker
+from tests.support.asking_flows import Call as AskerCall
 from tests.support.author_flows import Author, Call, Calls, Told
 from tests.support.graphs import node, workflow
 from tests.support.pack import Pack, activity_results, scheduled, types
@@ -27,7 +32,7 @@ QUICK = RetryPolicy(attempts=3, max_wait=0, total=1)
 @contextlib.asynccontextmanager
 async def faked(client: Client, fake: FakeMcp) -> AsyncIterator[str]:
     queue = f"fake-{uuid.uuid4().hex}"
-    async with Worker(client, task_queue=queue, workflows=[Author, RunWorkflow], activities=fake.activities):
+    async with Worker(client, task_queue=queue, workflows=[Author, Asker, RunWorkflow], activities=fake.activities):
         yield queue
 
 
@@ -163,7 +168,80 @@ async def test_graphs_run_on_the_same_fakes(client):
     assert len(fake.calls) == 1
 
 
-@pytest.mark.parametrize("answer", ["rain", 1, [b"{}", "rain"], RuntimeError("x")])
-def test_an_answer_that_is_no_result_is_refused_when_the_fake_is_made(answer):
+CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+
+
+async def asker(client: Client, queue: str, *calls: AskerCall) -> WorkflowHandle[Any, Any]:
+    return await client.start_workflow(
+        Asker.run, args=[list(calls), queue], id=f"asker-{uuid.uuid4().hex}", task_queue=queue
+    )
+
+
+async def test_a_fake_server_asks_and_the_test_answers_as_a_person_would(client):
+    fake = FakeMcp(
+        {
+            "fake": {
+                "book": [
+                    asks({"where": form("Which city?", CITY), "sign": visit("Sign in", "https://bank.example/")}),
+                    asks({}),
+                    exact.RESULT,
+                ]
+            }
+        }
+    )
+    async with faked(client, fake) as queue:
+        flow = await asker(client, queue, AskerCall("call_tool", ["fake", "book"], key="order-7"))
+        wrong = {"where": {"action": "accept", "content": {}}, "sign": {"action": "accept"}}
+        with pytest.raises(WorkflowUpdateFailedError) as caught:
+            await answer(flow, wrong)
+        assert isinstance(caught.value.cause, ApplicationError)
+        assert caught.value.cause.type == "validation_error"
+        (one,) = await pending(flow)
+        assert one.payload.get("kind") == "clarification"
+        right = b'{"sign":{"action":"decline"},"where":{"action":"accept","content":{"city":"Bern", "n":1.10}}}'
+        assert await answer(flow, right, one) == one
+        (told,) = await flow.result()
+    assert told.raw == exact.RESULT.decode()
+    assert [call.responses for call in fake.calls] == [
+        None,
+        b'{"where":{"action":"accept","content":{"city":"Bern", "n":1.10}},"sign":{"action":"decline"}}',
+        None,
+    ]
+
+
+async def test_a_fake_call_waits_for_approval_before_it_arrives(client):
+    fake = FakeMcp({"fake": {"pay": {"content": []}}}, approval=["fake.pay"])
+    async with faked(client, fake) as queue:
+        calls = [AskerCall("call_tool", ["fake", "pay", {"amount": amount}]) for amount in (1, 2)]
+        flow = await asker(client, queue, *calls)
+        first = await answer(flow, {"action": "accept"})
+        # Of calls made at once either may come first.
+        amount = first.payload.value["data"]["artifactData"]["arguments"]["amount"]
+        await answer(flow, {"action": "reject"})
+        told = await flow.result()
+    accepted, rejected = told if amount == 1 else told[::-1]
+    assert (accepted.raw, rejected.code) == ('{"content":[]}', "approval_rejected")
+    assert [call.arguments for call in fake.calls] == [b'{"amount":%d}' % amount]
+
+
+async def test_a_fake_server_that_asks_what_was_declined_ends_the_call(client):
+    fake = FakeMcp({"fake": {"again": asks({"where": form("Which city?", CITY)})}})
+    async with faked(client, fake) as queue:
+        flow = await asker(client, queue, AskerCall("call_tool", ["fake", "again"]))
+        await answer(flow, {"where": {"action": "decline"}})
+        (told,) = await flow.result()
+    assert told.code == "mcp_mrtr_rounds_exceeded"
+
+
+async def test_what_may_not_be_asked_fails_the_call(client):
+    sampling = {"resultType": "input_required", "inputRequests": {"a": {"method": "elicitation/create"}}}
+    told, _ = await ask(client, FakeMcp({"fake": {"one": sampling}}), Call("call_tool", ["fake", "one"]))
+    assert (told[0].code, told[0].delivery) == ("upstream_unavailable", "answered")
+    with pytest.raises(MalformedInputError):
+        asks({"a": {"method": "elicitation/create", "params": {"message": "?"}}})
+
+
+@pytest.mark.parametrize("told", ["rain", 1, [b"{}", "rain"], RuntimeError("x")])
+def test_an_answer_that_is_no_result_is_refused_when_the_fake_is_made(told):
     with pytest.raises(TypeError, match="the answer of 'weather' to 'get_forecast' is of type"):
-        FakeMcp({"weather": {"get_forecast": answer}})
+        FakeMcp({"weather": {"get_forecast": told}})

@@ -27,14 +27,18 @@ from openwop_mcp.effects.identity import by_key
 from openwop_mcp.effects.shared import effect_workflow_id
 from openwop_mcp.embedded import embedded_temporal
 from openwop_mcp.runs.pauses import Pause
+from tests.replay.author import Booking
 from tests.support import exact
-from tests.support.doubts import ACCEPT, asked_of_run, resolve
+from tests.support.asking import ROUND, AskingServer, ask
+from tests.support.author_flows import Call
+from tests.support.doubts import ACCEPT, BUSY, REJECT, asked_of_run, done, resolve, scene, until, until_pending
 from tests.support.fake_server import FakeServer, Reply, Request, error_reply, modern, result_reply
 from tests.support.graphs import edge, node, workflow
 from tests.support.legacy_server import LegacyServer
 from tests.support.mcp_client import replies
-from tests.support.pack import Pack, chain, log_of, pack_worker, settings_for, toml_for
+from tests.support.pack import Pack, chain, log_of, pack_worker, settings_for, toml_for, types
 from tests.support.pauses import pause, resume, until_ended
+from tests.support.questions import ELICITATION, input_required
 from workflows.replay import export
 
 __all__ = ("HISTORIES", "LOGS")
@@ -46,6 +50,7 @@ TOOLS = {"*": {"safety_tier": "write"}, "read*": {"safety_tier": "read"}, "asked
 SETTINGS: dict[str, Any] = {"tools": TOOLS, "worker": {"tenant": "acme"}}
 KEY = {"type": "static", "value": "order-7"}
 QUEUE = "openwop-mcp"
+PAID = {"kind": "external-event", "data": {"eventType": "paid", "correlation": {"order": 7}}}
 SHORT_HISTORY = 40
 
 
@@ -215,6 +220,131 @@ async def record_pauses(pack: Pack, served: Server) -> None:
     write("timed-out", found)
 
 
+async def record_sessions(pack: Pack, served: Server) -> None:
+    served.busy.append(Reply(status=503))
+    served.doubtful.append(Reply(status=503))
+    served.slow.add("read-slow")
+    steps = [call("n0", "read-busy"), call("n1", "bad"), *(call(f"n{index}") for index in range(2, 8))]
+    steps += [node("list", "community.mcp.list-tools", config={"serverId": "fake"}), call("slow", "read-slow")]
+    then = [edge(one["id"], other["id"], "all_complete") for one, other in itertools.pairwise(steps)]
+    handle = await pack.start(workflow([call("a", "asked"), *steps], then), run_id="acme/sessions")
+    await served.until_waiting(1)
+    await pause(handle, Pause("immediate"))
+    await until_ended(handle)
+    await resume(handle)
+    # By now the run goes on in another history than the one in which it asked.
+    ((identity, _),) = await asked_of_run(handle)
+    await resolve(handle, identity, ACCEPT)
+    _, found = await pack.end(handle)
+    write("sessions", found)
+
+
+async def record_gates(client: Client) -> None:
+    """Gates that are opened, rejected and left alone, and servers' questions, over more than one history."""
+    gates = [
+        node("approve", "core.approvalGate", config={"title": "Go on?", "actions": ["accept", "edit-accept"]}),
+        node("ask", "core.clarificationGate", config={"questions": [{"id": "q", "question": "Which?"}]}),
+        node("paid", "core.interrupt", config=PAID),
+        node("late", "core.approvalGate", config={"title": "Now?", "timeoutMs": 500, "onTimeout": "approve"}),
+        node("never", "core.noop"),
+    ]
+    answers = {
+        "approve": b'{ "action": "edit-accept", "editedArtifactData": { "n": 1.10 } }',
+        "ask": b'{"answers":{"q":"r\\u00e9"}}',
+        "paid": b'{"order":7.0,"n":1.10}',
+    }
+    async with scene(client, {"*": {"safety_tier": "write"}}) as at:
+        handle = await at.pack.start(
+            workflow(gates, [edge("late", "never"), edge("approve", "never")]), run_id="acme/gates"
+        )
+        log = await until(handle, lambda log: "node.failed late" in types(log))
+        ids = {one.node_id: json.loads(one.payload)["interruptId"] for one in log if one.type == "node.suspended"}
+        for node_id, answer in answers.items():
+            await resolve(handle, ids[node_id], answer)
+        _, found = await at.pack.end(handle)
+        write("gates", found)
+
+
+async def record_questions(client: Client) -> None:
+    def replied(request: Request) -> Reply:
+        return result_reply(request, results[request.json["params"]["name"]].pop(0))
+
+    asks = input_required({"q": ELICITATION}, 'e30=\u0000 \u00fc"')
+    results = {
+        "guarded": [asks, input_required({"r": ELICITATION}), exact.RESULT],
+        "polls": [input_required(state="s")] * 2 + [exact.RESULT],
+        "waits": [asks],
+        "write": [exact.RESULT] * 12,
+    }
+    names = [f"n{index}" for index in range(12)]
+    late = {"serverId": "fake", "name": "waits", "inputTimeoutMs": 500}
+    nodes = [call("a", "guarded"), call("b", "polls"), node("late", config=late), *map(call, names)]
+    answers = [ACCEPT, b'{ "q": {"action":"accept", "content": {"colour":"r\\u00e9d", "count":1.0} } }']
+    async with scene(client, {"*": {"safety_tier": "write"}, "guarded": {"approval": "write"}}) as at:
+        at.acting.replies = [replied] * 20
+        started = await at.pack.start(workflow(nodes), run_id="acme/questions")
+        handle = client.get_workflow_handle(started.id)
+        # By the time of the first answer the run goes on in another history than the one in which it asked.
+        through = {"node.failed late", "node.completed b", *(f"node.completed {name}" for name in names)}
+        # What is waited for may come in a history that is not there yet.
+        while not through <= set(types(log_of(await chain(client, handle.id)))):  # noqa: ASYNC110 - see above
+            await asyncio.sleep(0.1)
+        for number, answer in enumerate([*answers, b'{"r":{"action":"decline"}}'], start=1):
+            log = await until(handle, lambda log, asked=number: types(log).count("node.suspended a") >= asked)
+            identity = next(
+                json.loads(one.payload)["interruptId"]
+                for one in reversed(log)
+                if one.type == "node.suspended" and one.node_id == "a"
+            )
+            await resolve(handle, identity, answer)
+        _, found = await at.pack.end(handle)
+        assert len(found) > 1
+        write("questions", found)
+
+
+async def record_doubts(client: Client) -> None:
+    # Was recorded before an author's workflow could be asked anything else.
+    async with scene(client, {"*": {"on_doubt": "ask"}}) as at:
+        at.acting.replies += [BUSY] * 4
+        twice = [Call("call_tool", ["fake", "keyed"], key="order-7")] * 2
+        calls = [*(Call("call_tool", ["fake", f"write-{name}"]) for name in "abc"), *twice]
+        flow = await at.author(*calls, parallel=True)
+        answered: set[str] = set()
+        for answer in (ACCEPT, REJECT, done(exact.RESULT), ACCEPT):
+            shown = await until_pending(flow, lambda shown: any(one.interrupt_id not in answered for one in shown))
+            one = next(one for one in shown if one.interrupt_id not in answered)
+            await resolve(flow, one.interrupt_id, answer)
+            answered.add(one.interrupt_id)
+        await flow.result()
+        write("author-doubts", await chain(client, flow.id), log=False)
+
+
+async def record_author(client: Client) -> None:
+    again = ask({})
+    plans = {"book": [ask(ROUND), again, ask(ROUND)], "asking://seats": [ask(ROUND)], "late": [ask(ROUND)]}
+    answers = [
+        ACCEPT,
+        b'{"where":{"content":{"city":"\\u0042ern", "n":1.10},"action":"accept"}}',
+        b'{"where":{"action":"accept","content":{"city":"Rome"}}}',
+        b"[1.10]",
+    ]
+    async with FakeServer(AskingServer(plans).handler()) as server:
+        servers = {"asking": {"url": server.url, "network": "private", "tools": {"*": {"approval": "always"}}}}
+        settings = settings_for(server.url, servers=servers, worker={"tenant": "acme"})
+        async with (
+            pack_worker(client, settings, task_queue=QUEUE),
+            Worker(client, task_queue="author", workflows=[Booking]),
+        ):
+            handle = await client.start_workflow(Booking.run, id="acme/author-asked", task_queue="author")
+            answered: set[str] = set()
+            for answer in answers:
+                (one,) = await until_pending(handle, lambda shown: shown and shown[0].interrupt_id not in answered)
+                await resolve(handle, one.interrupt_id, answer)
+                answered.add(one.interrupt_id)
+            await handle.result()
+            write("author-asked", await chain(client, handle.id), log=False)
+
+
 async def record(client: Client, address: str, folder: Path) -> None:
     served = Server()
     handler = modern(
@@ -256,6 +386,7 @@ async def record(client: Client, address: str, folder: Path) -> None:
             write("asked", found)
 
             await record_pauses(pack, served)
+            await record_sessions(pack, served)
 
             _, found = await pack.run(workflow([call("a", idempotencyKey=KEY)]), run_id="acme/keyed")
             write("keyed", found)
@@ -268,6 +399,11 @@ async def record(client: Client, address: str, folder: Path) -> None:
                 )
                 await handle.result()
                 write("two-calls", await chain(client, handle.id), log=False)
+
+        await record_gates(client)
+        await record_questions(client)
+        await record_doubts(client)
+        await record_author(client)
 
         file = folder / "settings.toml"
         file.write_text(toml_for(address, server.url, **SETTINGS), encoding="utf-8")

@@ -11,14 +11,22 @@ import pytest
 from temporalio.client import WorkflowHistory
 
 from examples.two_calls import TwoCalls
+from openwop_mcp import jsontext
 from openwop_mcp.runs.records import records
+from tests.replay.author import Booking
 from tests.replay.record import HISTORIES, LOGS
 from tests.support import exact
+from tests.support.author_flows import Author
 from tests.support.pack import activity_results, log_of, types
+from tests.support.tool_sessions import BRACKETS, check_sessions
 from workflows.replay import HistoryFileError, read_file, replay
 
 FILES = sorted(HISTORIES.glob("*.json"))
-GRAPHS = [file for file in FILES if file.stem not in {"two-calls", "effect"}]
+GRAPHS = [file for file in FILES if file.stem not in {"two-calls", "effect", "author-asked", "author-doubts"}]
+
+
+OF_THE_SECOND = {"gates", "questions", "sessions"}
+"""Runs that the second version of the engine drove; the first did all others."""
 
 
 def name_of(file: Path) -> str:
@@ -31,7 +39,7 @@ def read(name: str) -> list[WorkflowHistory]:
 
 @pytest.mark.parametrize("file", FILES, ids=name_of)
 async def test_the_current_code_replays_a_recorded_history_and_finds_its_bytes_unchanged(file):
-    verdicts = await replay(read_file(file), [TwoCalls])
+    verdicts = await replay(read_file(file), [TwoCalls, Booking, Author])
     assert verdicts
     for verdict in verdicts:
         assert verdict.sound, verdict.prose()
@@ -59,9 +67,21 @@ def test_every_graph_has_its_log_and_no_log_is_left_over() -> None:
         ("continued", ["node.completed aside", "run.completed"]),
         ("negotiated", ["negotiation.decided fake-0", "negotiation.decided older-2", "node.failed bad", "run.failed"]),
         ("asked", ["node.suspended a", "interrupt.resolved a", "node.completed a", "run.completed"]),
+        (
+            "gates",
+            ["node.completed approve", "node.completed ask", "node.completed paid", "node.failed late", "run.failed"],
+        ),
+        (
+            "questions",
+            ["node.suspended a", "node.failed late", "node.completed b", "node.completed a", "run.failed"],
+        ),
         ("paused", ["run.paused", "run.resumed", "node.failed write", "node.completed after", "run.failed"]),
         ("timed-out", ["cap.breached", "node.completed a", "node.cancelled wait", "run.failed"]),
         ("keyed", ["node.completed a", "run.completed"]),
+        (
+            "sessions",
+            ["node.retried n0", "node.failed n1", "run.paused", "interrupt.resolved a", "node.completed slow"],
+        ),
         ("killed", ["node.retried read-stalls", "node.failed write-stalls", "node.completed after", "run.failed"]),
     ],
 )
@@ -75,6 +95,16 @@ def test_the_recorded_results_are_those_that_were_sent() -> None:
     assert told == sorted([exact.RESULT, exact.RESULT, exact.PAGE, exact.RESOURCE, health])
     assert len(records(read("two-calls")[0].events)) == 2
     assert len(read("continued")) > 1
+
+
+@pytest.mark.parametrize("file", GRAPHS, ids=name_of)
+def test_a_log_is_told_as_the_engine_told_it_that_its_run_was_started_with(file):
+    log = log_of(read_file(file))
+    [engine] = {event.engine_version for event in log}
+    assert jsontext.decode(log[0].payload)["engineVersion"] == engine == (2 if file.stem in OF_THE_SECOND else 1)
+    check_sessions(log)
+    # Gates call no tool.
+    assert ({event.type for event in log} >= BRACKETS) is (engine > 1 and file.stem != "gates")
 
 
 async def test_a_byte_that_was_changed_is_found_by_its_digest(tmp_path):

@@ -10,7 +10,7 @@ import pty
 import signal
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,20 +79,37 @@ async def cli(*arguments: str, cwd: Path | None = None, **env: str) -> Done:
     return done
 
 
-async def on_terminal(*arguments: str) -> tuple[int, bytes]:
-    """Run a command with a terminal as its output; its status and every byte that the terminal got."""
+async def on_terminal(
+    *arguments: str, said: Sequence[tuple[str, str | signal.Signals]] = (), cwd: Path | None = None, **env: str
+) -> tuple[int, bytes]:
+    """Run a command on a terminal; its status and every byte that the terminal got.
+
+    Args:
+        arguments: The command.
+        said: What is typed, or which signal comes, each once the terminal shows a text; the texts come in this order.
+        cwd: Where it runs.
+        env: Its environment, beside that of this process.
+    """
     master, slave = pty.openpty()
     process = await asyncio.create_subprocess_exec(
-        sys.executable, WORKER, *arguments, stdin=slave, stdout=slave, stderr=slave, env=_environment({})
+        sys.executable, WORKER, *arguments, stdin=slave, stdout=slave, stderr=slave, cwd=cwd, env=_environment(env)
     )
     os.close(slave)
 
     def read() -> bytes:
-        got = b""
+        got, seen, left = b"", 0, list(said)
         # The last process that has the terminal closes it, which Linux tells as an error and others as an end.
         with contextlib.suppress(OSError):
             while piece := os.read(master, 65536):
                 got += piece
+                while left and (at := got.find(left[0][0].encode(), seen)) >= 0:
+                    text, act = left.pop(0)
+                    seen = at + len(text.encode())
+                    if isinstance(act, signal.Signals):
+                        process.send_signal(act)
+                    else:
+                        os.write(master, act.encode())
+        assert not left, f"{left[0][0]!r} was not shown: {got.decode(errors='replace')}"
         return got
 
     async with asyncio.timeout(LIMIT):

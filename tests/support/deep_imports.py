@@ -5,6 +5,8 @@ from __future__ import annotations
 from temporalio import workflow
 
 from openwop_mcp import ctx
+from openwop_mcp.ctx.asking import Asked
+from openwop_mcp.ctx.own import InterruptError
 from openwop_mcp.effects.delivery import Delivery
 from openwop_mcp.failures import McpCallError
 from openwop_mcp.jsontext import decode, encode
@@ -13,7 +15,7 @@ from openwop_mcp.verbatim import Verbatim
 
 @workflow.defn
 class DeepImports:
-    """Passes decoded numbers on, and catches the failure of a call."""
+    """Passes decoded numbers on, and catches the failure of a call and of a question."""
 
     @workflow.run
     async def run(self, arguments: str, queue: str) -> list[str]:
@@ -24,4 +26,8 @@ class DeepImports:
             await ctx.mcp.call_tool("nowhere", "echo", task_queue=queue)
         except McpCallError as error:
             told += [error.code, str(error.delivery is Delivery.NOT_SENT)]
+        try:
+            await ctx.interrupt("custom", {}, key="q")
+        except InterruptError as error:
+            told += [error.code, str(Asked is ctx.mcp.Asked)]
         return told

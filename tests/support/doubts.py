@@ -18,7 +18,7 @@ from temporalio.worker import Worker
 
 from openwop_mcp.failures import json_payload
 from openwop_mcp.runs.events import RunEvent
-from openwop_mcp.runs.interrupts import MEMO, RESOLVE, OpenInterrupt, Resolution, read_open
+from openwop_mcp.runs.interrupts import MEMO, PENDING, RESOLVE, OpenInterrupt, Resolution, read_open
 from tests.support.author_flows import Author, Call, Calls, Told
 from tests.support.fake_server import FakeServer, Handler, Reply, Request, modern, result_reply
 from tests.support.graphs import node, workflow
@@ -29,17 +29,20 @@ __all__ = (
     "ACCEPT",
     "ALICE",
     "BUSY",
+    "POLL",
     "REJECT",
     "Acting",
     "Scene",
     "asked_of_author",
     "asked_of_run",
     "done",
+    "pending",
     "refusal",
     "resolve",
     "scene",
     "until",
     "until_beat",
+    "until_pending",
 )
 
 BUSY = Reply(status=503)
@@ -65,10 +68,12 @@ class Acting:
     Attributes:
         asked: Every request to call a tool.
         replies: What it answers first, in turn, in place of a result.
+        doubtful: Tools whose next call it leaves in doubt, whichever call comes first.
     """
 
     asked: list[Request] = field(default_factory=list)
     replies: list[Reply | Callable[[Request], Reply]] = field(default_factory=list)
+    doubtful: set[str] = field(default_factory=set)
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
     let_go: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -78,11 +83,14 @@ class Acting:
                 self.asked.append(request)
                 number = len(self.asked)
                 self.changed.notify_all()
+            if (tool := request.json["params"]["name"]) in self.doubtful:
+                self.doubtful.remove(tool)
+                return BUSY
             if self.replies:
                 reply = self.replies.pop(0)
                 return reply(request) if callable(reply) else reply
             result = b'{"content":[], "n":%d.0}' % number
-            if "slow" not in request.json["params"]["name"]:
+            if "slow" not in tool:
                 return result_reply(request, result)
             streamed = result_reply(request, result, "sse")
             return Reply(headers=streamed.headers, chunks=[self.let_go, *(streamed.chunks or ())])
@@ -174,6 +182,24 @@ async def asked_of_author(handle: WorkflowHandle[Any, Any], times: int = 1) -> S
         raise AssertionError("the workflow ended before")
 
     return await asyncio.wait_for(wait(), PATIENCE)
+
+
+async def pending(flow: WorkflowHandle[Any, Any]) -> list[OpenInterrupt]:
+    """What a workflow says it waits with."""
+    answer = await flow.query(PENDING, result_type=RawValue)
+    return read_open(answer.payload.data)
+
+
+async def until_pending(
+    flow: WorkflowHandle[Any, Any], holds: Callable[[list[OpenInterrupt]], object]
+) -> list[OpenInterrupt]:
+    """Wait until something holds for what a workflow waits with."""
+    await asked_of_author(flow)
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            if holds(shown := await pending(flow)):
+                return shown
+            await asyncio.sleep(POLL)
 
 
 async def until_beat(handle: WorkflowHandle[Any, Any], holds: Callable[[dict[str, Any]], bool]) -> None:

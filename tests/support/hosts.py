@@ -11,6 +11,7 @@ from temporalio.client import Client
 
 from host.context import Host
 from host.errors import HostError
+from host.links import Links
 from host.principals import Principal
 from host.workflows import Workflows
 from openwop_mcp.config import Settings
@@ -21,6 +22,7 @@ __all__ = ("KEYS", "Keys", "Nothing", "asked", "bearer", "host")
 KEYS = {
     "acme-all": Principal("all", "acme", "dev", frozenset({"*"})),
     "acme-reads": Principal("reads", "acme", "auditor", frozenset({"runs:read"})),
+    "acme-alice": Principal("alice", "acme", "alice", frozenset({"approvals:respond"})),
     "umbrella-all": Principal("umbrella", "umbrella", "dev", frozenset({"*"})),
 }
 """Who holds which key."""
@@ -55,8 +57,10 @@ def host(settings: dict[str, Any] | None = None, client: Client | None = None) -
         client=nothing if client is None else client,
         authenticator=Keys(),
         workflows=Workflows.read(own.host),
+        tools=nothing,
         logs=nothing,
         records=nothing,
+        links=Links(own.host, {}, nothing if client is None else client),
         task_queue=own.worker.task_queue,
         options=Options(),
         stopping=asyncio.Event(),

@@ -20,10 +20,12 @@ from openwop_mcp.ceilings import INLINE_BYTES
 from openwop_mcp.config import Limits, Settings
 from openwop_mcp.nodes import REGISTRY
 from openwop_mcp.runs.definition import parse
+from openwop_mcp.runs.engines import ENGINE_VERSION
 from openwop_mcp.runs.events import RunEvent
 from openwop_mcp.runs.limits import limited
 from openwop_mcp.runs.projection import Projector
 from openwop_mcp.runs.start import Options, Owner, RunStart
+from tests.support.tool_sessions import types
 from workflows.client import histories, mint_run_id, start_run
 
 __all__ = (
@@ -35,6 +37,7 @@ __all__ = (
     "failed_attempts",
     "log_of",
     "pack_worker",
+    "payload_of",
     "scheduled",
     "settings_for",
     "toml_for",
@@ -113,6 +116,7 @@ class Pack:
         run_id: str | None = None,
         heartbeat_timeout: float = HEARTBEAT,
         configurable: bytes | None = None,
+        engine_version: int = ENGINE_VERSION,
     ) -> WorkflowHandle[Any, Any]:
         """Start a run of a definition; with a `configurable` it has limits."""
         text = definition if isinstance(definition, bytes) else json.dumps(definition).encode()
@@ -125,6 +129,7 @@ class Pack:
             owner=Owner(tenant, subject),
             options=options if configurable is None else limited(options, parsed, configurable),
             configurable=configurable,
+            engine_version=engine_version,
         )
         return await start_run(self.client, start, parsed, inputs, task_queue=self.task_queue)
 
@@ -172,9 +177,10 @@ def log_of(found: Sequence[WorkflowHistory]) -> list[RunEvent]:
     return [event for history in found for event in projector.project(history.events)]
 
 
-def types(log: Sequence[RunEvent]) -> list[str]:
-    """A log as `type node`."""
-    return [f"{event.type} {event.node_id}" if event.node_id else event.type for event in log]
+def payload_of(log: Sequence[RunEvent], event_type: str) -> Any:
+    """What the only event of a type says, decoded."""
+    [payload] = [event.payload for event in log if event.type == event_type]
+    return jsontext.decode(payload)
 
 
 def _events(found: Sequence[WorkflowHistory] | WorkflowHistory) -> list[HistoryEvent]:

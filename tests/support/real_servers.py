@@ -35,8 +35,11 @@ __all__ = (
     "kill",
     "legacy",
     "legacy_http",
+    "memory",
     "page",
     "processes",
+    "sqlite",
+    "thinking",
     "time",
 )
 
@@ -84,6 +87,21 @@ def everything() -> Command:
 def filesystem(folder: Path) -> Command:
     """@modelcontextprotocol/server-filesystem, which may read and write in a folder."""
     return (*_script("server-filesystem"), str(folder))
+
+
+def memory() -> Command:
+    """@modelcontextprotocol/server-memory, over stdio; it writes nothing until something is remembered."""
+    return _script("server-memory")
+
+
+def thinking() -> Command:
+    """@modelcontextprotocol/server-sequential-thinking, over stdio."""
+    return _script("server-sequential-thinking")
+
+
+def sqlite(folder: Path) -> Command:
+    """mcp-server-sqlite, which runs on the SDK before its second version only, over a database in a folder."""
+    return (_program(LEGACY, "mcp-server-sqlite"), "--db-path", str(folder / "data.db"))
 
 
 def git_repository(folder: Path) -> Path:

@@ -72,7 +72,14 @@ class Hosts:
 
 @contextlib.asynccontextmanager
 async def two_hosts(
-    first: Client, second: Client, folder: Path, task_queue: str, *, options: Options | None = None
+    first: Client,
+    second: Client,
+    folder: Path,
+    task_queue: str,
+    *,
+    options: Options | None = None,
+    flows: Mapping[str, Mapping[str, Any]] = FLOWS,
+    settings: Mapping[str, Any] | None = None,
 ) -> AsyncIterator[Hosts]:
     """Two hosts whose runs go to one task queue.
 
@@ -82,15 +89,17 @@ async def two_hosts(
         folder: An empty folder, for the workflows.
         task_queue: Where the runs wait for a worker.
         options: What each run is started with.
+        flows: The workflows by their ids.
+        settings: More of the table ``[host]``.
     """
-    for name, flow in FLOWS.items():
+    for name, flow in flows.items():
         (folder / f"{name}.json").write_text(json.dumps({**flow, "id": name}), encoding="utf-8")
     async with contextlib.AsyncExitStack() as stack:
         asking: list[httpx.AsyncClient] = []
         for client in (first, second):
             logs = RunLogs(client)
             stack.push_async_callback(logs.close)
-            own = host({"host": {"workflows": [str(folder)]}}, client)
+            own = host({"host": {"workflows": [str(folder)], **(settings or {})}}, client)
             made = dataclasses.replace(
                 own,
                 logs=logs,

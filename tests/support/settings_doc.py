@@ -16,6 +16,7 @@ from openwop_mcp.config import Settings, fields
 DOC = Path(__file__).parents[2] / "docs" / "settings.md"
 BEGIN = "<!-- tables: written by tests/support/settings_doc.py -->"
 END = "<!-- end of tables -->"
+SECRETS = {"KeyRef", "SecretRef", "SigningRef", "VariableRef"}
 
 
 def _model(annotation: Any) -> tuple[type[BaseModel] | None, str]:
@@ -47,9 +48,9 @@ def rows(model: type[BaseModel], path: str) -> Iterator[tuple[str, str, str]]:
         inner, more = _model(field.annotation)
         # A reference to a secret is told whole; of credentials, which have several forms, the forms and then each.
         kind = "" if inner is None else inner.__name__
-        if inner is None or kind in {"SecretRef", "KeyRef", "VariableRef", "Credential"}:
+        if inner is None or kind in {*SECRETS, "Credential"}:
             yield where, _default(field), (field.description or "").replace("|", r"\|")
-        if inner is not None and kind not in {"SecretRef", "KeyRef", "VariableRef"}:
+        if inner is not None and kind not in SECRETS:
             yield from rows(inner, where + more)
 
 

@@ -42,6 +42,7 @@ from openwop_mcp.runs.machine import (
 )
 from openwop_mcp.runs.pauses import PAUSE, RESUME, DrainPolicy, Pause, Resume
 from openwop_mcp.runs.start import RunStart
+from tests.support.tool_sessions import BRACKETS
 
 AT_ONCE = 2
 """The SDK's flag of a workflow task that applied updates and all else at once."""
@@ -281,8 +282,8 @@ class TemporalModel:
 
     @property
     def types(self) -> list[str]:
-        """The log as ``type node``."""
-        return [f"{told[1]} {told[2]}" if told[2] else told[1] for told in self.log]
+        """The log as ``type node``, without the events around its calls."""
+        return [f"{told[1]} {told[2]}" if told[2] else told[1] for told in self.log if told[1] not in BRACKETS]
 
     @property
     def questions(self) -> dict[str, str]:

@@ -99,7 +99,8 @@ def _environment(name: str) -> Piece:
 
     def fill(folder: Path) -> None:
         venv.create(folder, with_pip=True, symlinks=True)
-        _pip(folder / "bin" / "python", name)
+        # The file names all that is needed; and what is asked for with an extra, pip takes for unpinned.
+        _pip(folder / "bin" / "python", name, "--no-deps")
 
     return Piece(name, f"the environment `{name}`", _requirements(name).read_text(), fill)
 
@@ -138,6 +139,8 @@ NODE_SERVERS = _packages(
     "the reference servers of npm",
     "@modelcontextprotocol/server-everything@2026.8.31",
     "@modelcontextprotocol/server-filesystem@2026.8.31",
+    "@modelcontextprotocol/server-memory@2026.8.31",
+    "@modelcontextprotocol/server-sequential-thinking@2026.8.31",
 )
 PIECES = (NODE, SERVERS, LEGACY, CONFORMANCE, NODE_SERVERS)
 """Node.js first: the packages of npm are installed with it."""

@@ -573,6 +573,41 @@ def test_a_fault_of_an_issuer_names_its_place(faults, text, line):
     assert fault.startswith(f"s.toml: {line}")
 
 
+TOKEN_KEY = "[[host.token_keys]]\nid = '{}'\nsecret = {{ env = 'SIGNING' }}\n"
+
+
+def test_the_keys_of_links_and_the_secret_of_callbacks_are_read(settings):
+    text = URL + "callback_secret = { env = 'SIGNING' }\n" + TOKEN_KEY.format("new") + TOKEN_KEY.format("old")
+    host = settings(text, {"SIGNING": "s" * 32}).host
+    assert [key.id for key in host.token_keys] == ["new", "old"]
+    assert (host.token_lifetime, host.callback_network) == (1800, "public")
+    assert host.callback_secret is not None
+    assert host.callback_secret.reveal({"SIGNING": "s" * 32}) == "s" * 32
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (
+            "[host]\ncallback_secret = { env = 'SIGNING' }",
+            "host: a notification says where to answer: write url as wel",
+        ),
+        (URL + "callback_secret = { env = 'SHORT' }", "host.callback_secret: the secret has under 32 characters"),
+        (URL + f"callback_secret = '{'s' * 40}'", "host.callback_secret: "),
+        (URL + "callback_network = 'all'", "host.callback_network: not a value for this key"),
+        (URL + "token_lifetime = 59", "host.token_lifetime: not a value for this key"),
+        (TOKEN_KEY.format("host"), "host: 'host' is what the key of the hosts themselves is called"),
+        (TOKEN_KEY.format("a") * 2, "host: two of token_keys have the same id"),
+        (TOKEN_KEY.format("a.b"), "host.token_keys.0.id: not a value for this key: write a name for the key"),
+        (TOKEN_KEY.format("a").replace("SIGNING", "SHORT"), "host.token_keys.0.secret: the secret has under 32"),
+        (TOKEN_KEY.format("a").replace("SIGNING", "UNSET"), "host.token_keys.0.secret: the environment variable UNSET"),
+    ],
+)
+def test_a_fault_of_what_signs_names_its_place(faults, text, line):
+    (fault,) = faults(text, {"SIGNING": "s" * 32, "SHORT": "s" * 31})
+    assert fault.startswith(f"s.toml: {line}")
+
+
 def test_all_faults_are_told_at_once_each_on_its_line(faults):
     text = "[worker]\ntenant = 5\nhello = 1\n[servers.w]\nnetwork = 'x'\n" + KEY + "secret = { env = 'UNSET' }\n" + KEY
     lines = faults(text, {"OPENWOP_MCP__HOST__BIND": "nowhere"})

@@ -4,6 +4,8 @@ from openwop_mcp.client._client import McpClient
 from openwop_mcp.client._clients import Clients, log_in
 from openwop_mcp.client._conversation import CallOptions, Exchange, OnInput
 from openwop_mcp.client._health import health, probe
+from openwop_mcp.client._network import Network
+from openwop_mcp.client._network import verdict as denied
 from openwop_mcp.client._notices import Notice, Progress
 from openwop_mcp.client._pool import HttpPool
 
@@ -13,9 +15,11 @@ __all__ = (
     "Exchange",
     "HttpPool",
     "McpClient",
+    "Network",
     "Notice",
     "OnInput",
     "Progress",
+    "denied",
     "health",
     "log_in",
     "probe",

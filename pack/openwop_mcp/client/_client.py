@@ -244,11 +244,14 @@ class McpClient:
 
     async def _fresh(self, method: str, members: Members, options: CallOptions) -> Exchange:
         """What was answered before, where that is still fresh; else a request."""
+        if options.input is not None:
+            # Answers and state are a person's and this call's own.
+            return await self._conversation.answered(method, members, options)
         terms = self._conversation.terms
         revision = revisions.MODERN if terms is None else terms.revision
         asker = Asker(options.tenant, self._identity, revision, options.principal, self._wire.context)
         params_text = jsontext.build(members)
-        kept = self._cache.find(asker, method, params_text)
+        kept = None if options.revalidate else self._cache.find(asker, method, params_text)
         if kept is not None:
             return replace(kept, cached=True)
         ticket = self._cache.begin(asker, method, params_text)

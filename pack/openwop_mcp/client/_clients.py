@@ -89,6 +89,11 @@ class Clients:
             await asyncio.gather(*(client.close() for client in clients))
         await self._pool.__aexit__(kind, error, trace)
 
+    @property
+    def pool(self) -> HttpPool:
+        """The connections that they share."""
+        return self._pool
+
     def __getitem__(self, server_id: str) -> McpClient:
         return self._clients[server_id]
 

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
+import secrets
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -55,6 +56,9 @@ NO_CAPABILITIES = b"{}"
 ASKABLE = b'{"elicitation":{"form":{}}}'
 """What a client declares that has someone to ask."""
 
+SUSPENDS = b'{"elicitation":{"form":{},"url":{}}}'
+"""What a request declares whose caller takes the server's questions to a person, however long that takes."""
+
 NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """Which parameter stands in ``Mcp-Name`` (MCP 2026-07-28, Streamable HTTP, standard headers)."""
 
@@ -88,6 +92,10 @@ INTERNAL_ERROR = -32603
 NO_REQUEST = 0
 """An id that no request has."""
 
+FIRST_IDS = 2**31
+"""Of so many ids one is the first of a client. What a server asked one client, another one may answer, after days and a
+restart, and the server has to get that with an id that it has not had for it; so has what is sent again in doubt."""
+
 MINIMUM = 0.001
 """Seconds: the least limit there is, for a call whose time is up."""
 
@@ -109,6 +117,8 @@ class Exchange:
             result all the same: the tool has run.
         refusal: Why there is no revision that both sides speak, where a health says so.
         asked: Whether the server asked something before it answered; such an answer is never served again.
+        questions: What the server asks in place of an answer; the result is then the exact bytes of its
+            ``input_required``. Only where the request said that its caller suspends.
     """
 
     result: bytes
@@ -118,6 +128,7 @@ class Exchange:
     verdict: schemas.Verdict | None = None
     refusal: NoCommonRevisionError | None = None
     asked: bool = False
+    questions: mrtr.InputRequired | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +144,10 @@ class CallOptions:
         principal: On whose authority, likewise.
         provider_key: The key that a server can tell a repeat of the same effect by, visible ASCII. ``tools/call``
             alone carries it, in whatever the server's settings say carries keys.
+        revalidate: Ask the server also where what it answered before is still fresh.
+        suspends: Whether the caller takes what the server asks to a person, in form or URL mode: it is then returned in
+            place of a result. Where revision 2026-07-28 or later is spoken, and the method can ask.
+        input: What answers the server's last question, for such a caller.
     """
 
     timeout: float | None = None
@@ -142,6 +157,9 @@ class CallOptions:
     tenant: str = ""
     principal: str = ""
     provider_key: str | None = None
+    revalidate: bool = False
+    suspends: bool = False
+    input: mrtr.Input | None = None
 
 
 DEFAULT = CallOptions()
@@ -203,12 +221,13 @@ class Conversation:
         self._on_change = on_change
         self._redactor = redactor
         self._clock = clock
-        self._ids = itertools.count(1)
+        self._ids = itertools.count(1 + secrets.randbelow(FIRST_IDS))
         self._replies: set[asyncio.Task[None]] = set()
         self._leaving: set[asyncio.Task[None]] = set()
         self._logs: list[notices.ServerLog] = []
         capabilities = NO_CAPABILITIES if on_input is None else ASKABLE
         self._meta = messages.terms_meta(revisions.MODERN, client_info, capabilities)
+        self._suspending_meta = messages.terms_meta(revisions.MODERN, client_info, SUSPENDS)
         wire.on_unmatched = self._unmatched
         self._negotiator = Negotiator(
             self._ask,
@@ -272,6 +291,8 @@ class Conversation:
         more: More,
         limits: Timeouts,
     ) -> Exchange:
+        if options.suspends or options.input is not None:
+            return await self._round(method, members, options, more, limits)
         began = self._clock()
         exchange = await self.request(method, members, options, more, limits)
         rounds = 0
@@ -283,6 +304,25 @@ class Conversation:
             again = mrtr.retry(members, *asked)
             exchange = await self.request(method, again, options, more, self._less(limits, began))
         return replace(exchange, asked=True) if rounds else exchange
+
+    async def _round(
+        self, method: str, members: Members, options: CallOptions, more: More, limits: Timeouts
+    ) -> Exchange:
+        """One request of a call whose caller answers what the server asks, at another time and in another process."""
+        carried = members if options.input is None else mrtr.carrying(members, options.input)
+        exchange = await self.request(method, carried, options, more, limits)
+        if not messages.is_input_required(exchange.result):
+            return exchange if options.input is None else replace(exchange, asked=True)
+        if not options.suspends or exchange.revision != revisions.MODERN:
+            raise _unanswerable(method, "input_required_undeclared")
+        try:
+            questions = mrtr.read_elicitations(exchange.result)
+        except mrtr.MalformedInputError as error:
+            raise _unanswerable(method, "invalid_input_request", f": {error}") from None
+        undeclared = {one.method for one in questions.requests.values()} - {mrtr.ELICITATION}
+        if undeclared:
+            raise _unanswerable(method, "input_required_undeclared", f" ({min(undeclared)})")
+        return replace(exchange, asked=True, questions=questions)
 
     async def _asked(self, method: str, result: bytes) -> tuple[mrtr.InputRequired, Mapping[str, bytes]]:
         if self._on_input is None:
@@ -428,6 +468,11 @@ class Conversation:
     ) -> tuple[bytes, Incoming]:
         if terms.legacy:
             _declared(terms, method)
+            if options.input is not None:
+                raise InvalidRequestError(
+                    f"nothing was sent: the server asked for input in MCP {revisions.MODERN}, and now speaks"
+                    f" {terms.revision}, in which it cannot be answered"
+                )
         request_id = next(self._ids)
         out = Outgoing(
             request_id,
@@ -464,7 +509,8 @@ class Conversation:
     def _meta_of(
         self, terms: Terms, method: str, request_id: int, options: CallOptions, more: More
     ) -> list[tuple[str, bytes]]:
-        meta = [] if terms.legacy else list(self._meta)
+        suspends = options.suspends and method in messages.INPUT_METHODS
+        meta = [] if terms.legacy else list(self._suspending_meta if suspends else self._meta)
         if method not in WITHOUT_PROGRESS:
             meta.append(("progressToken", b"%d" % request_id))
         level = options.log_level or self._log_level

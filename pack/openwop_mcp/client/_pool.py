@@ -137,9 +137,26 @@ class HttpPool:
                 await transport.aclose()
 
     async def open(
-        self, method: str, url: httpx.URL, headers: httpx.Headers, body: bytes, *, reach: Reach, deadline: Deadline
+        self,
+        method: str,
+        url: httpx.URL,
+        headers: httpx.Headers,
+        body: bytes,
+        *,
+        reach: Reach,
+        deadline: Deadline,
+        redirects: int = MAX_REDIRECTS,
     ) -> httpx.Response:
         """Send a request; its response, of which nothing was read yet, is the caller's to close.
+
+        Args:
+            method: The method.
+            url: Where to.
+            headers: The headers.
+            body: The body.
+            reach: Where connections may go.
+            deadline: The time limits, entered.
+            redirects: How many are followed at most.
 
         Raises:
             EgressDeniedError: No address of the server may be dialled.
@@ -150,7 +167,7 @@ class HttpPool:
         token = _DEADLINE.set(deadline)
         try:
             response = await transport.handle_async_request(_request(method, url, headers, body))
-            for _ in range(MAX_REDIRECTS):
+            for _ in range(redirects):
                 there = _within(response)
                 if there is None:
                     break
@@ -186,15 +203,43 @@ class HttpPool:
         Raises:
             McpError: There is no whole response.
         """
+        asked = self._asked(method, url, headers, body or b"", reach=reach, limits=limits, redirects=MAX_REDIRECTS)
+        async with asked as (response, deadline):
+            return Fetched(response.status_code, response.headers, await _whole(response, deadline, max_bytes))
+
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes, *, network: Network) -> int:
+        """Send what nobody answers with more than a status; that. No redirect is followed.
+
+        Raises:
+            McpError: There is no response.
+        """
+        asked = self._asked("POST", url, headers, body, reach=Reach(network), limits=DOCUMENT, redirects=0)
+        async with asked as (response, _):
+            return response.status_code
+
+    @contextlib.asynccontextmanager
+    async def _asked(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        *,
+        reach: Reach,
+        limits: Timeouts,
+        redirects: int,
+    ) -> AsyncIterator[tuple[httpx.Response, Deadline]]:
         deadline = Deadline(limits)
         try:
             async with deadline:
                 target = httpx.URL(url)
                 deadline.server = address(target)
                 made = httpx.Headers({"Accept-Encoding": "identity", "User-Agent": "openwop-mcp-pack", **headers})
-                response = await self.open(method, target, made, body or b"", reach=reach, deadline=deadline)
+                response = await self.open(
+                    method, target, made, body, reach=reach, deadline=deadline, redirects=redirects
+                )
                 try:
-                    return Fetched(response.status_code, response.headers, await _whole(response, deadline, max_bytes))
+                    yield response, deadline
                 finally:
                     await response.aclose()
         except httpx.InvalidURL as error:

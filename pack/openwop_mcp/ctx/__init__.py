@@ -4,5 +4,6 @@ from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
     from openwop_mcp.ctx import mcp
+    from openwop_mcp.ctx.own import InterruptError, InterruptExpiredError, InterruptRejectedError, interrupt
 
-__all__ = ("mcp",)
+__all__ = ("InterruptError", "InterruptExpiredError", "InterruptRejectedError", "interrupt", "mcp")

@@ -1,31 +1,56 @@
 """The attempts of one call in workflow code: each is an activity, and what follows it is the table's decision.
 
-Knows neither what an attempt is scheduled with nor who is asked where an effect is in doubt.
+Knows neither what an attempt is scheduled with nor who is asked where it ended without an outcome.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Protocol
 
+import temporalio.api.common.v1
 from temporalio import workflow
 from temporalio.common import RawValue
 from temporalio.common import RetryPolicy as ActivityRetryPolicy
 from temporalio.exceptions import ActivityError
 
 with workflow.unsafe.imports_passed_through():
-    from openwop_mcp.calls import CallRequest
+    from openwop_mcp.calls import NODE, CallRequest, answering, interim, provenance
     from openwop_mcp.effects.decide import Again, Ask, Decision, decide
     from openwop_mcp.effects.doubt import Answer
     from openwop_mcp.failures import CallFailure, read
+    from openwop_mcp.protocol import mrtr
 
-__all__ = ("ONE_ATTEMPT", "EndedError", "attempted")
+__all__ = ("ONE_ATTEMPT", "Asking", "EndedError", "attempted")
 
 ONE_ATTEMPT = ActivityRetryPolicy(maximum_attempts=1)
 """Attempts belong to the workflow, so that each stands in history: Temporal makes none of its own."""
 
+FIRST_PAUSE = 0.25
+"""Seconds before a server that only wants to be called again is called again, doubled each time."""
+
+LONGEST_PAUSE = 8.0
+"""Seconds of such a wait at most: rounds are bounded, and a server that is still not ready by then is asked in vain."""
+
 MAX_PROSE = 200
 """Characters of a summary, which is a line in Temporal's UI."""
+
+
+class Asking(Protocol):
+    """Who is asked where an attempt ended without an outcome. What these raise ends the call."""
+
+    async def about_doubt(self, failure: CallFailure) -> Answer:
+        """What becomes of an effect in doubt."""
+
+    async def for_input(
+        self, request: CallRequest, record: temporalio.api.common.v1.Payload
+    ) -> tuple[bytes, tuple[str, ...]]:
+        """The ``inputResponses`` to what a server asks, and the digests of what was declined of it."""
+
+    async def for_approval(self, request: CallRequest, facts: bytes) -> bytes:
+        """The ``approved`` of a call that a person approves."""
 
 
 class EndedError(Exception):
@@ -45,37 +70,72 @@ class EndedError(Exception):
 async def attempted(
     request: CallRequest,
     schedule: Callable[[CallRequest], Awaitable[RawValue]],
-    ask: Callable[[CallFailure], Awaitable[Answer]] | None = None,
+    asking: Asking | None = None,
 ) -> RawValue:
     """Make attempts until one has a result, or none may follow.
 
     Args:
         request: The call.
         schedule: Schedules one attempt.
-        ask: Asks a person about an effect in doubt. Without it a doubt is an end like any other.
+        asking: Who is asked. Without it a doubt is an end like any other, and an interim record a result like any.
 
     Raises:
         EndedError: There is no result.
         asyncio.CancelledError: The call was cancelled.
     """
-    waited = 0.0
     task = asyncio.current_task()
     assert task is not None
     cancels = task.cancelling()
+    pauses = 0
+    while True:
+        request, record = await _round(request, schedule, asking, task, cancels)
+        metadata = record.payload.metadata
+        kind = interim(metadata)
+        if kind is None or asking is None:
+            return record
+        # Where an attempt ends in the moment in which the call is cancelled, the SDK tells of the end alone.
+        if task.cancelling() > cancels:
+            raise asyncio.CancelledError
+        result, named = record.payload.data, replace(request, node=request.node or provenance(metadata, NODE))
+        if kind == "approval":
+            request = named.approved_as(await asking.for_approval(named, result))
+            continue
+        responses: bytes | None = None
+        declined: tuple[str, ...] = ()
+        if mrtr.read(result).requests:
+            pauses = 0
+            responses, declined = await asking.for_input(named, record.payload)
+        else:
+            pause = min(FIRST_PAUSE * 2**pauses, LONGEST_PAUSE)
+            pauses += 1
+            await workflow.sleep(pause, summary=f"{_prose(request)} again after {pause:g} s")
+        request = named.next_round(answering(result, metadata, responses, declined, before=named.input))
+
+
+async def _round(
+    request: CallRequest,
+    schedule: Callable[[CallRequest], Awaitable[RawValue]],
+    asking: Asking | None,
+    task: asyncio.Task[object],
+    cancels: int,
+) -> tuple[CallRequest, RawValue]:
+    """Make attempts until one has a record; it, and what was asked by it."""
+    # The limits of attempts are those of one round: that a server or a person is asked is no failure of the call.
+    before = 0 if request.input is None and request.approved is None else request.attempt - 1
+    waited = 0.0
     while True:
         try:
-            return await schedule(request)
+            return request, await schedule(request)
         except ActivityError as error:
             if error.failure is None:
                 raise
             failure = read(error.failure)
-            # Where an attempt ends in the moment in which the call is cancelled, the SDK tells of the end alone.
             if failure.cancelled or task.cancelling() > cancels:
                 raise asyncio.CancelledError from error
-            decision = decide(failure.policy, request.attempt, waited, failure.happened)
+            decision = decide(failure.policy, request.attempt - before, waited, failure.happened)
             activity_id, answer = error.activity_id, None
-            if isinstance(decision, Ask) and ask is not None:
-                answer = await ask(failure)
+            if isinstance(decision, Ask) and asking is not None:
+                answer = await asking.about_doubt(failure)
             elif not isinstance(decision, Again):
                 raise EndedError(failure, decision) from error
         if isinstance(decision, Again):

@@ -32,18 +32,21 @@ with workflow.unsafe.imports_passed_through():
         recorded,
     )
     from openwop_mcp.ceilings import MAX_CALL_BYTES, call_ceiling
+    from openwop_mcp.ctx.asking import PATIENCE, Asked, InputRequest, OnInput, Questions, is_patience
     from openwop_mcp.ctx.attempts import ONE_ATTEMPT, EndedError, attempted
-    from openwop_mcp.ctx.interrupts import ask_about_doubt
     from openwop_mcp.effects.decide import RetryPolicy
     from openwop_mcp.effects.delivery import Delivery
-    from openwop_mcp.effects.doubt import Answer
     from openwop_mcp.errors import InvalidRequestError, McpError, ResultTooLargeError
-    from openwop_mcp.failures import CallFailure, McpCallError, json_payload, refusal
+    from openwop_mcp.failures import McpCallError, json_payload, refusal
     from openwop_mcp.jsontext import check, check_depth, encode
     from openwop_mcp.verbatim import Verbatim
 
 __all__ = (
+    "Asked",
+    "AskingOptions",
     "CallOptions",
+    "InputRequest",
+    "OnInput",
     "ServerHealth",
     "call_tool",
     "complete",
@@ -106,13 +109,28 @@ class CallOptions(TypedDict, total=False):
     heartbeat_timeout: timedelta
 
 
+class AskingOptions(CallOptions, total=False):
+    """What calls take besides of which a server may ask something before it gives a result.
+
+    The call then waits until it has an answer, as it does where a person has to approve it.
+
+    Attributes:
+        on_input: Answers in a person's place: awaited with what is asked, and again in every replay, so that it keeps
+            the rules of workflow code. It may call activities and wait. What it raises fails the call.
+        input_timeout: How long a person is waited for, for each question.
+    """
+
+    on_input: OnInput | None
+    input_timeout: timedelta | None
+
+
 async def call_tool(
     server_id: str,
     name: str,
     arguments: Arguments | None = None,
     *,
     idempotency_key: str | None = None,
-    **options: Unpack[CallOptions],
+    **options: Unpack[AskingOptions],
 ) -> Verbatim:
     """Call a tool (``tools/call``).
 
@@ -121,7 +139,7 @@ async def call_tool(
         name: The tool.
         arguments: A mapping, or the JSON text of an object, which is sent byte for byte.
         idempotency_key: A key of your own for this effect, 1 to 512 characters: calls that share it are one effect.
-        options: See :class:`CallOptions`.
+        options: See :class:`AskingOptions`.
 
     Returns:
         The server's ``CallToolResult``, unaltered, also where ``is_error`` is true.
@@ -132,7 +150,7 @@ async def call_tool(
     if idempotency_key is not None and not (isinstance(idempotency_key, str) and 0 < len(idempotency_key) <= MAX_KEY):
         told = f"idempotency_key: give a text of 1 to {MAX_KEY} characters, or None"
         raise _refused(InvalidRequestError(told, path="idempotency_key"))
-    request = CallRequest("callTool", server_id, name=name, idempotency_key=idempotency_key)
+    request = CallRequest("callTool", server_id, name=name, idempotency_key=idempotency_key, suspends=True)
     return await _call(request, _text(arguments), **options)
 
 
@@ -162,18 +180,18 @@ async def list_resource_templates(
     return await _call(CallRequest("listResourceTemplates", server_id, cursor=cursor), None, **options)
 
 
-async def read_resource(server_id: str, uri: str, **options: Unpack[CallOptions]) -> Verbatim:
+async def read_resource(server_id: str, uri: str, **options: Unpack[AskingOptions]) -> Verbatim:
     """Read a resource (``resources/read``), unaltered.
 
     Args:
         server_id: The server, by its id in the worker's settings.
         uri: The resource.
-        options: See :class:`CallOptions`.
+        options: See :class:`AskingOptions`.
 
     Raises:
         McpCallError: There is no result.
     """
-    return await _call(CallRequest("readResource", server_id, uri=uri), None, **options)
+    return await _call(CallRequest("readResource", server_id, uri=uri, suspends=True), None, **options)
 
 
 async def list_prompts(server_id: str, cursor: str | None = None, **options: Unpack[CallOptions]) -> Verbatim:
@@ -185,7 +203,7 @@ async def get_prompt(
     server_id: str,
     name: str,
     arguments: Mapping[str, str] | bytes | Verbatim | None = None,
-    **options: Unpack[CallOptions],
+    **options: Unpack[AskingOptions],
 ) -> Verbatim:
     """Get a prompt (``prompts/get``), unaltered.
 
@@ -193,12 +211,12 @@ async def get_prompt(
         server_id: The server, by its id in the worker's settings.
         name: The prompt.
         arguments: A mapping of strings, or the JSON text of an object, which is sent byte for byte.
-        options: See :class:`CallOptions`.
+        options: See :class:`AskingOptions`.
 
     Raises:
         McpCallError: There is no result.
     """
-    return await _call(CallRequest("getPrompt", server_id, name=name), _text(arguments), **options)
+    return await _call(CallRequest("getPrompt", server_id, name=name, suspends=True), _text(arguments), **options)
 
 
 async def complete(
@@ -252,14 +270,19 @@ async def _call(
     log_level: LogLevel | None = None,
     task_queue: str = DEFAULT_TASK_QUEUE,
     heartbeat_timeout: timedelta = HEARTBEAT_TIMEOUT,
+    on_input: OnInput | None = None,
+    input_timeout: timedelta | None = None,
 ) -> Verbatim:
     _check_short("name", asked.name, MAX_NAME)
     _check_short("uri", asked.uri, MAX_URI)
     _check_times(timeout, heartbeat_timeout)
+    if not is_patience(input_timeout):
+        told = f"input_timeout: give a timedelta {PATIENCE}, or None"
+        raise _refused(InvalidRequestError(told, path="input_timeout"))
     seconds = None if timeout is None else timeout.total_seconds()
-    request = replace(asked, timeout=seconds, retry=retry, log_level=_level(log_level))
-    request = replace(request, origin=workflow.info().original_execution_run_id)
-    _check_size(request, arguments)
+    level, origin = _level(log_level), workflow.info().original_execution_run_id
+    request = replace(asked, timeout=seconds, retry=retry, log_level=level, origin=origin)
+    text = _sized(request, arguments)
 
     # Activities here have no summary: each payload of a command is visited eleven times by the SDK, every time through
     # the sandbox, which for a summary comes to a tenth of a call's CPU. The activity's type and input say the same.
@@ -267,7 +290,7 @@ async def _call(
         answer: RawValue = await workflow.execute_activity(
             ACTIVITY_NAMES[attempt.method],
             args=[
-                RawValue(json_payload(attempt.encode())),
+                RawValue(json_payload(text if attempt is request else _again(attempt, arguments))),
                 RawValue(json_payload(NO_ARGUMENTS if arguments is None else arguments)),
             ],
             result_type=RawValue,
@@ -279,13 +302,11 @@ async def _call(
         )
         return answer
 
-    async def ask(failure: CallFailure) -> Answer:
-        taken = len(request.encode()) + len(arguments or b"")
-        room = max(0, call_ceiling(workflow.payload_converter()) - taken)
-        return await ask_about_doubt(failure, room, key=request.idempotency_key, arguments=arguments)
-
+    questions = Questions(
+        len(text) + len(arguments or b""), arguments, request.idempotency_key, on_input, input_timeout
+    )
     try:
-        return recorded((await attempted(request, schedule, ask)).payload)
+        return recorded((await attempted(request, schedule, questions)).payload)
     except EndedError as ended:
         raise McpCallError.of(ended.failure, ended.decision) from ended.__cause__
 
@@ -324,11 +345,13 @@ def _text(given: Arguments | None, path: str = "arguments") -> bytes | None:
     return text
 
 
-def _check_size(request: CallRequest, arguments: bytes | None) -> None:
+def _sized(request: CallRequest, arguments: bytes | None) -> bytes:
+    """The JSON text of a request that can be carried."""
     try:
-        size = len(request.encode()) + len(arguments or b"")
+        text = request.encode()
     except (TypeError, ValueError) as error:
         raise _refused(InvalidRequestError(f"the call {error}")) from None
+    size = len(text) + len(arguments or b"")
     # Most calls are small, and those that ask are few: what a worker carries is not asked of it for every one.
     if size > MAX_CALL_BYTES and size > (ceiling := call_ceiling(workflow.payload_converter())):
         setting = "storage.driver" if ceiling == MAX_CALL_BYTES else "limits.call_bytes"
@@ -342,6 +365,12 @@ def _check_size(request: CallRequest, arguments: bytes | None) -> None:
                 size=size,
             )
         )
+    return text
+
+
+def _again(attempt: CallRequest, arguments: bytes | None) -> bytes:
+    """The JSON text of a later attempt; one that carries what a server keeps between its rounds may be too large."""
+    return attempt.encode() if attempt.input is None else _sized(attempt, arguments)
 
 
 def _refused(error: McpError) -> McpCallError:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from openwop_mcp import jsontext
 from openwop_mcp.errors import InvalidRequestError
+from openwop_mcp.questions.question import Question
 
-__all__ = ("MEANINGS", "Answer", "Question", "Verdict", "interrupt_id", "question", "read_answer", "read_verdict")
+__all__ = ("MEANINGS", "Answer", "Verdict", "question", "read_answer", "read_verdict")
 
 Verdict = Literal["resend", "done", "fail"]
 """What becomes of the effect: it is sent again, it happened and has a result, or the call fails."""
@@ -30,23 +29,6 @@ MAX_SHOWN = 8_192
 
 MAX_TITLE = 200
 """Characters of a question's title, which is a line in a list."""
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """An approval as OpenWOP v2 asks for it (interrupts).
-
-    Attributes:
-        key: Names the question in its run; asked once.
-        payload: JSON text of the ``InterruptPayload``.
-        kind: Its kind.
-        round: Which round of a shared effect its answer starts; 0 where the effect is not shared.
-    """
-
-    key: str
-    payload: bytes
-    kind: str = "approval"
-    round: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,9 +147,3 @@ def read_verdict(data: bytes) -> Answer:
     """Read what :meth:`Answer.encode` wrote."""
     members = dict(jsontext.members(data))
     return Answer(jsontext.decode(members["verdict"]), members.get("result"), jsontext.decode(members["round"]))
-
-
-def interrupt_id(tenant: str, run_id: str, key: str) -> str:
-    """Id of an interrupt, bound to its tenant: ``<tenant>/<43 characters>`` (OpenWOP v2, identifiers)."""
-    told = jsontext.encode(["openwop-mcp interrupt 1", run_id, key])
-    return f"{tenant}/{base64.urlsafe_b64encode(hashlib.sha256(told).digest()).rstrip(b'=').decode()}"

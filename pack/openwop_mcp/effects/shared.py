@@ -19,8 +19,8 @@ def effect_workflow_id(effect_id: str, answers: int = 0) -> str:
 
     Args:
         effect_id: The effect.
-        answers: How many answers of people to "is it in doubt" came before: each is carried out by a workflow of its
-            own, so that of two answers at once one is the first.
+        answers: How many answers of people came before, to a doubt or to what the server asked: each is carried out by
+            a workflow of its own, so that of two answers at once one is the first.
     """
     return f"effect:{effect_id}#{answers}" if answers else f"effect:{effect_id}"
 

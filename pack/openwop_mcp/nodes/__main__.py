@@ -1,16 +1,17 @@
-"""Write the manifest and the schemas into the pack: ``python -m openwop_mcp.nodes``, after a change of the registry."""
+"""Write manifest and schemas into the pack: ``python -m openwop_mcp.nodes``, after a change of what they come from."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from openwop_mcp.nodes.manifest import files
+from openwop_mcp.catalog import shapes
+from openwop_mcp.nodes import manifest
 
 __all__ = ()
 
 
 def _write(pack: Path) -> None:
-    wanted = files()
+    wanted = {**manifest.files(), **shapes.files()}
     schemas = pack / "schemas"
     schemas.mkdir(exist_ok=True)
     for stale in schemas.glob("*.schema.json"):

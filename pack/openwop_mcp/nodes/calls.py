@@ -5,14 +5,15 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from openwop_mcp import jsontext
-from openwop_mcp.calls import MAX_DEPTH, CallRequest, completion
+from openwop_mcp.calls import MAX_DEPTH, CallRequest, Input, completion
 from openwop_mcp.effects.doubt import read_verdict
-from openwop_mcp.errors import InvalidRequestError
+from openwop_mcp.errors import InvalidRequestError, NotCallableError
 from openwop_mcp.nodes.registry import NodeType
 
 __all__ = ("NodeCall",)
@@ -48,6 +49,10 @@ class NodeCall:
         reset: Whether a part of the run's chain before this one was reset.
         answer: JSON text of what a person decided about the node's effect, which was in doubt.
         sensitive: Whether the run's log masks what the node takes or gives.
+        allowed: JSON text of the globs of tools that the run may call; None for all.
+        suspends: Whether the run can wait for a person.
+        input: What answers the server's last question.
+        approved: JSON text ``{"tier": …}``: the safety tier for which a person has approved the call.
     """
 
     node_id: str
@@ -59,6 +64,10 @@ class NodeCall:
     reset: bool = False
     answer: bytes | None = None
     sensitive: bool = False
+    allowed: bytes | None = None
+    suspends: bool = False
+    input: Input | None = None
+    approved: bytes | None = None
 
     def encode(self) -> bytes:
         """JSON text, the configuration in it byte for byte."""
@@ -73,6 +82,10 @@ class NodeCall:
                 *([("reset", b"true")] if self.reset else []),
                 *([] if self.answer is None else [("answer", self.answer)]),
                 *([("sensitive", b"true")] if self.sensitive else []),
+                *([] if self.allowed is None else [("allowed", self.allowed)]),
+                *([("suspends", b"true")] if self.suspends else []),
+                *([] if self.input is None else [("input", self.input.encode())]),
+                *([] if self.approved is None else [("approved", self.approved)]),
             ]
         )
 
@@ -90,6 +103,10 @@ class NodeCall:
             reset="reset" in members,
             answer=members.get("answer"),
             sensitive="sensitive" in members,
+            allowed=members.get("allowed"),
+            suspends="suspends" in members,
+            input=Input.decode(members["input"]) if "input" in members else None,
+            approved=members.get("approved"),
         )
 
     def request(self, node_type: NodeType, inputs: bytes) -> tuple[CallRequest, bytes | None]:
@@ -97,6 +114,7 @@ class NodeCall:
 
         Raises:
             InvalidRequestError: Configuration or inputs do not fit the node type.
+            NotCallableError: The definition does not allow its run that tool.
         """
         config = _checked(node_type.config, self.config, "config")
         given = _checked(node_type.inputs, inputs, "inputs")
@@ -105,6 +123,11 @@ class NodeCall:
             raise InvalidRequestError("'method' is missing", path="inputs.method")
         if not (server_id := values.get("server_id")):
             raise InvalidRequestError("'serverId' is missing", path="inputs.serverId")
+        if method == "callTool" and not self._allows(f"{server_id}.{values.get('name', '')}"):
+            raise NotCallableError(
+                "nothing was sent: 'allowedTools' of the definition does not admit this tool: add"
+                " '<serverId>.<toolName>' to it, or a glob"
+            )
         request = CallRequest(
             method,
             server_id,
@@ -122,8 +145,14 @@ class NodeCall:
             reset=self.reset,
             answer=None if self.answer is None else read_verdict(self.answer),
             sensitive=self.sensitive,
+            suspends=self.suspends,
+            input=self.input,
+            approved=self.approved,
         )
         return request, self._completion(inputs) if method == "complete" else jsontext.member(inputs, "arguments")
+
+    def _allows(self, tool: str) -> bool:
+        return self.allowed is None or any(fnmatchcase(tool, glob) for glob in jsontext.decode(self.allowed))
 
     def _completion(self, inputs: bytes) -> bytes:
         """What a completion is asked with, cut out of the inputs; its reference may stand in the config."""

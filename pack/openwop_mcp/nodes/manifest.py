@@ -11,7 +11,7 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from openwop_mcp.nodes.registry import REGISTRY, NodeType
 
-__all__ = ("files",)
+__all__ = ("files", "schema_of")
 
 PACK_NAME = "community.mcp.openwop-mcp-pack"
 """Reverse-DNS name in the scope that OpenWOP leaves to individuals."""
@@ -37,7 +37,7 @@ def files() -> dict[str, bytes]:
             ("inputs", node_type.inputs),
             ("outputs", node_type.outputs),
         ):
-            derived[_schema_path(node_type, part)] = _text(_schema(model, f"{node_type.type_id}: {part}"))
+            derived[_schema_path(node_type, part)] = _text(schema_of(model, f"{node_type.type_id}: {part}"))
     return derived
 
 
@@ -84,7 +84,8 @@ def _schema_path(node_type: NodeType, part: str) -> str:
     return f"schemas/{node_type.type_id}.{part}.schema.json"
 
 
-def _schema(model: type[BaseModel], title: str) -> dict[str, Any]:
+def schema_of(model: type[BaseModel], title: str) -> dict[str, Any]:
+    """The JSON Schema of a node's config, inputs or outputs, with the members' names as graphs write them."""
     schema = model.model_json_schema(by_alias=True, schema_generator=_Schemas)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": title}
 

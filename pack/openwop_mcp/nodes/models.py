@@ -5,7 +5,8 @@ The schemas that the pack publishes are generated from these models. Knows nothi
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -14,7 +15,9 @@ from pydantic import (
     ConfigDict,
     Field,
     GetCoreSchemaHandler,
+    ValidationError,
     WithJsonSchema,
+    model_validator,
 )
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticKnownError, core_schema
@@ -22,7 +25,13 @@ from pydantic_core import PydanticKnownError, core_schema
 from openwop_mcp.calls import MAX_KEY, MAX_NAME, MAX_URI
 
 __all__ = (
+    "ApprovalGateConfig",
+    "ApprovalGateInputs",
+    "ApprovalGateOutputs",
+    "AskingConfig",
     "CallToolInputs",
+    "ClarificationGateConfig",
+    "ClarificationGateOutputs",
     "CompleteInputs",
     "CompletionConfig",
     "DelayConfig",
@@ -33,6 +42,8 @@ __all__ = (
     "HealthOutputs",
     "IdentityInputs",
     "IdentityOutputs",
+    "InterruptConfig",
+    "InterruptOutputs",
     "ListPromptsInputs",
     "ListResourceTemplatesInputs",
     "ListResourcesInputs",
@@ -49,6 +60,10 @@ __all__ = (
 
 MAX_DELAY_MS = 86_400_000
 """A day. A longer wait is a schedule, which belongs to what starts the run."""
+
+
+MAX_WAIT_MS = 31_536_000_000
+"""A year. Who waits longer for a person waits for ever, and says so by saying nothing."""
 
 
 class _AbsentNotNull:
@@ -83,6 +98,7 @@ _Optional = _AbsentNotNull()
 _OptionalMilliseconds = Annotated[
     Annotated[int, Field(ge=0, le=MAX_DELAY_MS), BeforeValidator(_whole)] | None, _Optional
 ]
+_OptionalWait = Annotated[Annotated[int, Field(ge=1, le=MAX_WAIT_MS), BeforeValidator(_whole)] | None, _Optional]
 _OptionalServerId = Annotated[Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")] | None, _Optional]
 _OptionalName = Annotated[Annotated[str, Field(min_length=1, max_length=MAX_NAME)] | None, _Optional]
 _OptionalUri = Annotated[Annotated[str, Field(min_length=1, max_length=MAX_URI)] | None, _Optional]
@@ -114,6 +130,10 @@ _KEY = "Business key of the effect: two calls with the same key are one effect."
 _CURSOR = "Cursor of the page, as the page before gave it; absent for the first."
 _URI = "URI of the resource, as the server lists it."
 _PROMPT = "Name of the prompt, as the server lists it."
+_INPUT_WAIT = (
+    "How long a person is waited for where the server asks something or the call needs approval, in milliseconds."
+)
+_WAIT = "How long a person is waited for, in milliseconds; as long as it takes where it is absent."
 _REF = "What has the argument: a prompt by its name, or a resource template by its URI."
 
 
@@ -161,13 +181,19 @@ class ServerConfig(_Closed):
     server_id: _OptionalServerId = _optional(_SERVER)
 
 
-class ToolConfig(ServerConfig):
+class AskingConfig(_Closed):
+    """How long a call waits for people."""
+
+    input_timeout_ms: _OptionalWait = _optional(_INPUT_WAIT)
+
+
+class ToolConfig(ServerConfig, AskingConfig):
     """The server and the tool of a node whose inputs do not name them."""
 
     name: _OptionalName = _optional(_TOOL)
 
 
-class ResourceConfig(ServerConfig):
+class ResourceConfig(ServerConfig, AskingConfig):
     """The server and the resource of a node whose inputs do not name them."""
 
     uri: _OptionalUri = _optional(_URI)
@@ -179,7 +205,7 @@ class ServerHealthInputs(_Closed):
     server_id: _OptionalServerId = _optional(_SERVER)
 
 
-class PromptConfig(ServerConfig):
+class PromptConfig(ServerConfig, AskingConfig):
     """The server and the prompt of a node whose inputs do not name them."""
 
     name: _OptionalName = _optional(_PROMPT)
@@ -296,3 +322,148 @@ class HealthOutputs(_Closed):
     """What a probe of the server found."""
 
     result: _Health = Field(description="The state of the server.")
+
+
+# --- gates ------------------------------------------------------------------------------------------------------------
+
+
+def _apart(values: list[Any]) -> list[Any]:
+    if any(value in values[:index] for index, value in enumerate(values)):
+        raise ValueError("write each of them once")
+    return values
+
+
+_Words = Annotated[str, Field(min_length=1)]
+_Action = Literal["accept", "reject", "refine", "edit-accept", "ask"]
+_Actions = Annotated[
+    list[_Action], Field(min_length=1, json_schema_extra={"uniqueItems": True}), AfterValidator(_apart)
+]
+_OptionalActions = Annotated[_Actions | None, _Optional]
+_OptionalNames = Annotated[Annotated[list[_Words], Field(min_length=1)] | None, _Optional]
+_OptionalWords = Annotated[_Words | None, _Optional]
+_OptionalEnding = Annotated[Literal["reject", "approve", "escalate"] | None, _Optional]
+
+_ON_TIMEOUT = "What the absence of an answer counts as: a rejection, whatever is written here."
+_APPROVERS = "The subjects, by their ids, who may answer; all who may answer at all where it is absent."
+
+
+class ApprovalGateConfig(_Closed):
+    """What is asked of the person who approves."""
+
+    title: _Words = Field(description="What is to be approved, in a line.")
+    description: _OptionalText = _optional("What has to be known of it.")
+    artifact_id: _OptionalWords = _optional("Id of what is to be approved; the node's where it is absent.")
+    artifact_type: _OptionalWords = _optional("What kind of thing that is.")
+    actions: _OptionalActions = _optional("What can be answered; accept and reject where it is absent.")
+    approvers_list: _OptionalNames = _optional(_APPROVERS)
+    on_timeout: _OptionalEnding = _optional(_ON_TIMEOUT)
+    timeout_ms: _OptionalWait = _optional(_WAIT)
+    profile: _OptionalWords = _optional("Profile of OpenWOP that says how the answer has to be authenticated.")
+
+
+class ApprovalGateInputs(_Closed):
+    """What is to be approved."""
+
+    artifact_data: Any = Field(default=None, description="What is shown.", json_schema_extra=_without_default)
+
+
+class ApprovalGateOutputs(_Closed):
+    """What was answered."""
+
+    action: _Words = Field(description="The action that was chosen.")
+    resume_value: Any = Field(description="The whole answer, as it was given.")
+    edited_artifact_data: Any = Field(
+        default=None, description="What was accepted in place of what was shown.", json_schema_extra=_without_default
+    )
+
+
+class _Question(_Closed):
+    id: _Words = Field(description="Names the question in the answers.")
+    question: _Words = Field(description="The question.")
+    answer_schema: _OptionalObject = Field(
+        default=None,
+        alias="schema",
+        description="JSON Schema of the answer; a string where it is absent.",
+        json_schema_extra=_without_default,
+    )
+
+
+def _named_apart(questions: list[_Question]) -> list[_Question]:
+    _apart([question.id for question in questions])
+    return questions
+
+
+_Questions = Annotated[list[_Question], Field(min_length=1), AfterValidator(_named_apart)]
+
+
+class ClarificationGateConfig(_Closed):
+    """What is asked."""
+
+    questions: _Questions = Field(description="The questions, each with an id of its own.")
+    timeout_ms: _OptionalWait = _optional(_WAIT)
+
+
+class ClarificationGateOutputs(_Closed):
+    """What was answered."""
+
+    answers: dict[str, Any] = Field(description="The answers by the ids of their questions, as they were given.")
+
+
+class _ApprovalData(_Closed):
+    artifact_id: _Words
+    artifact_type: _Words
+    title: _Words
+    actions: _Actions
+    on_timeout: _OptionalEnding = None
+    description: _OptionalText = None
+    artifact_data: Any = None
+    approvers_list: _OptionalNames = None
+
+
+class _ClarificationData(_Closed):
+    questions: _Questions
+    context_type: _OptionalText = None
+
+
+class _ExternalEventData(_Closed):
+    event_type: _Text
+    correlation: dict[str, Any]
+
+
+class _CustomData(_Closed):
+    custom_kind: _Words
+    payload: Any = None
+
+
+DATA: Mapping[str, type[BaseModel]] = {
+    "approval": _ApprovalData,
+    "clarification": _ClarificationData,
+    "external-event": _ExternalEventData,
+    "custom": _CustomData,
+}
+"""What an interrupt's data has to be, by its kind (OpenWOP v2, interrupts)."""
+
+
+class InterruptConfig(_Closed):
+    """What is waited for."""
+
+    kind: Literal["external-event", "custom", "approval", "clarification"] = Field(description="Of which kind it is.")
+    data: dict[str, Any] = Field(description="What is asked, as OpenWOP has it for that kind of interrupt.")
+    resume_schema: _OptionalObject = _optional("JSON Schema of the answer.")
+    timeout_ms: _OptionalWait = _optional(_WAIT)
+
+    @model_validator(mode="after")
+    def _check_data(self) -> Self:
+        try:
+            DATA[self.kind].model_validate(self.data)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+            path = ".".join(map(str, ("data", *first["loc"])))
+            raise ValueError(f"{path}: {first['msg'].removeprefix('Value error, ')}") from None
+        return self
+
+
+class InterruptOutputs(_Closed):
+    """What was answered."""
+
+    resume_value: Any = Field(description="The whole answer, as it was given.")

@@ -29,10 +29,11 @@ class NodeType:
         config: Shape of its config.
         inputs: Shape of its inputs.
         outputs: Shape of its outputs.
-        run: Where it runs: in the machine, as a timer, or as an activity.
+        run: Where it runs: in the machine, as a timer, as an activity, or with the people it waits for.
         ambient: Inputs that are taken from the run's inputs of the same name where the node does not set them.
         either: Inputs that may stand in the config instead; one of the two has to be there.
         changes: Whether it can change something outside.
+        asks: Whether the server that it calls may ask for input before it answers.
     """
 
     type_id: str
@@ -42,10 +43,11 @@ class NodeType:
     config: type[BaseModel]
     inputs: type[BaseModel]
     outputs: type[BaseModel]
-    run: Literal["pure", "timer", "activity"]
+    run: Literal["pure", "timer", "activity", "gate"]
     ambient: tuple[str, ...] = ()
     either: tuple[str, ...] = ()
     changes: bool = False
+    asks: bool = False
 
     @property
     def output_names(self) -> list[str]:
@@ -78,16 +80,47 @@ _TYPES = (
     ),
     NodeType("core.fail", "Fail", "control", "pure", models.FailConfig, models.Empty, models.Empty, "pure"),
     NodeType(
+        "core.approvalGate",
+        "Wait for an approval",
+        "coordination",
+        "pure",
+        models.ApprovalGateConfig,
+        models.ApprovalGateInputs,
+        models.ApprovalGateOutputs,
+        "gate",
+    ),
+    NodeType(
+        "core.clarificationGate",
+        "Ask a person",
+        "coordination",
+        "pure",
+        models.ClarificationGateConfig,
+        models.Empty,
+        models.ClarificationGateOutputs,
+        "gate",
+    ),
+    NodeType(
+        "core.interrupt",
+        "Wait for a person or an event",
+        "coordination",
+        "pure",
+        models.InterruptConfig,
+        models.Empty,
+        models.InterruptOutputs,
+        "gate",
+    ),
+    NodeType(
         "core.conformance.mcp-client",
         "Make one MCP call (conformance)",
         "integration",
         "side-effect",
-        models.Empty,
+        models.AskingConfig,
         models.McpClientInputs,
         models.ResultOutputs,
         "activity",
         ambient=("method", "serverId", "name", "arguments", "cursor", "uri", "idempotencyKey"),
         changes=True,
+        asks=True,
     ),
     NodeType(
         "community.mcp.call-tool",
@@ -100,6 +133,7 @@ _TYPES = (
         "activity",
         either=("serverId", "name"),
         changes=True,
+        asks=True,
     ),
     NodeType(
         "community.mcp.list-tools",
@@ -144,6 +178,7 @@ _TYPES = (
         models.ResultOutputs,
         "activity",
         either=("serverId", "uri"),
+        asks=True,
     ),
     NodeType(
         "community.mcp.list-prompts",
@@ -166,6 +201,7 @@ _TYPES = (
         models.ResultOutputs,
         "activity",
         either=("serverId", "name"),
+        asks=True,
     ),
     NodeType(
         "community.mcp.complete",

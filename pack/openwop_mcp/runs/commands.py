@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from openwop_mcp.calls import Input
 from openwop_mcp.failures import CallFailure
 from openwop_mcp.runs.pauses import Pause, Resume
 
@@ -46,6 +47,10 @@ class ScheduleNode:
         inputs: The node's inputs as one JSON object.
         answer: JSON text of what a person decided about the node's effect, which was in doubt.
         sensitive: Whether something that it takes or gives is masked in the log.
+        allowed: JSON text of the globs of tools that it may call; None for all, and for what calls none.
+        suspends: Whether it may end with what a person has to be asked.
+        input: What answers its server's last question.
+        approved: JSON text of what a person approved of it.
     """
 
     ordinal: int
@@ -56,6 +61,10 @@ class ScheduleNode:
     inputs: bytes
     answer: bytes | None = None
     sensitive: bool = False
+    allowed: bytes | None = None
+    suspends: bool = False
+    input: Input | None = None
+    approved: bytes | None = None
 
     @property
     def activity_id(self) -> str:
@@ -69,7 +78,7 @@ class StartTimer:
 
     ordinal: int
     seconds: float
-    purpose: Literal["delay", "retry", "cancel-grace", "run-timeout"]
+    purpose: Literal["delay", "retry", "cancel-grace", "run-timeout", "input-backoff", "interrupt-timeout"]
     node_id: str | None
 
 
@@ -130,7 +139,8 @@ class NodeSucceeded:
     """An activity gave a result: the server's bytes. ``at`` is in seconds since 1970, here and below.
 
     Attributes:
-        metadata: That of the result's payload, as it stands in history; only the log reads it.
+        metadata: That of the result's payload, as it stands in history. It tells whether the result is the call's, or
+            what a person has to be asked before there is one.
     """
 
     ordinal: int

@@ -55,6 +55,9 @@ MAX_DEFINITION = 2_000_000
 """Bytes. Each worker that takes a run up reads the whole definition in one go, which must not take it two seconds: the
 SDK would give the task up, and to the next worker, for ever. This much takes 0.4 s at worst."""
 
+MAX_ALLOWED = 8_192
+"""Bytes of the list of allowed tools, which goes with each call: some 200 names, or globs for any number."""
+
 MAX_PATTERN = 256
 """Characters of a regular expression in a condition: room for a format, none for a program."""
 
@@ -185,6 +188,8 @@ class Definition:
         variables: Its variables, as written.
         timeout_ms: Longest run in milliseconds; None for no limit.
         max_retries: Most further attempts of a node; None leaves it to the servers' settings.
+        allowed_tools: JSON text of the globs of tools that a run may call, each over ``<serverId>.<toolName>``; None
+            for all.
     """
 
     raw: bytes
@@ -196,6 +201,7 @@ class Definition:
     variables: tuple[Variable, ...]
     timeout_ms: int | None
     max_retries: int | None
+    allowed_tools: bytes | None = None
 
     def misfits(self, given: Mapping[str, bytes]) -> list[tuple[str, str]]:
         """What keeps a run from being made with these inputs: for each such input its name and what to write.
@@ -296,6 +302,7 @@ class _Reader:
             variables=tuple(variables),
             timeout_ms=shape.settings.timeout or None,
             max_retries=shape.settings.max_retries,
+            allowed_tools=self._allowed(),
         )
 
     def _texts(self, name: str, shapes: Sequence[Any]) -> Iterable[tuple[Any, dict[str, bytes]]]:
@@ -402,6 +409,14 @@ class _Reader:
                 self._fault(f"{path}.config.{name}", f"write it here or as an input: {node_type.type_id} needs it")
         literals = {name: jsontext.decode(port.value) for name, port in inputs if isinstance(port, Static)}
         self._fits(node_type.inputs, literals, f"{path}.inputs", partial=True)
+
+    def _allowed(self) -> bytes | None:
+        if self._shape.allowed_tools is None:
+            return None
+        text = jsontext.encode(self._shape.allowed_tools)
+        if len(text) > MAX_ALLOWED:
+            self._fault("allowedTools", f"{len(text)} bytes are over {MAX_ALLOWED}: write globs, such as weather.get_*")
+        return text
 
     def _check_masking(self) -> None:
         """Refuse another way to hide what is sensitive than the one there is."""

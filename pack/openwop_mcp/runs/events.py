@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from openwop_mcp import jsontext
-from openwop_mcp.runs.start import ENGINE_VERSION
+from openwop_mcp.runs.engines import ENGINE_VERSION
 
 __all__ = ("TERMINAL", "RunEvent", "timestamp")
 
@@ -38,7 +38,7 @@ class RunEvent:
         sequence: 0 for the first event, 1 more for each.
         node_id: The node it is about.
         schema_version: Version of this event's shape.
-        engine_version: The machine that it was derived with.
+        engine_version: The engine of its run, which tells it.
     """
 
     event_id: str

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from openwop_mcp.calls import Input
 from openwop_mcp.effects.doubt import Answer
 from openwop_mcp.runs.definition import Connection, Definition, Edge, Node, Operand
 
@@ -64,9 +65,13 @@ class GraphNode:
         unsettled_readers: Nodes that may still need its outputs.
         attempt: Attempts begun.
         cut: Attempts that a pause cut off; the next one begins the node afresh.
+        before: Attempts before its server's last question, which do not count against what a policy allows.
         waited: Seconds waited between attempts.
         started: When the first attempt began, in milliseconds since 1970.
         answer: What a person decided about its effect, for the next attempt.
+        input: What answers its server's last question, for all attempts from then on.
+        approved: JSON text of what a person approved of its call, for all attempts from then on.
+        tool: The id of the tool that it calls, as long as its session is open.
     """
 
     spec: Node
@@ -78,9 +83,13 @@ class GraphNode:
     unsettled_readers: int = 0
     attempt: int = 0
     cut: int = 0
+    before: int = 0
     waited: float = 0.0
     started: int = 0
     answer: Answer | None = None
+    input: Input | None = None
+    approved: bytes | None = None
+    tool: str | None = None
 
 
 def graph(definition: Definition) -> tuple[dict[str, GraphNode], list[GraphEdge]]:

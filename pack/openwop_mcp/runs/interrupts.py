@@ -7,10 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from openwop_mcp import jsontext
 
-__all__ = ("MEMO", "RESOLVE", "WAITING", "OpenInterrupt", "Resolution", "encode_open", "read_open")
+__all__ = (
+    "MEMO",
+    "PENDING",
+    "RESOLVE",
+    "WAITING",
+    "OpenInterrupt",
+    "Resolution",
+    "encode_open",
+    "read_open",
+    "waiting_status",
+)
 
 RESOLVE = "openwop-mcp.resolveInterrupt"
 """The Update that a workflow takes an answer with; its one argument is a :class:`Resolution`."""
@@ -18,6 +29,8 @@ RESOLVE = "openwop-mcp.resolveInterrupt"
 MEMO = "openwop-mcp.interrupts"
 """The memo in which an author's workflow shows its open interrupts; those of a run stand in its log."""
 
+PENDING = "openwop-mcp.pendingInterrupts"
+"""The Query that an author's workflow answers with all of its open interrupts, in the shape of the memo."""
 
 WAITING = "openwop-mcp.waiting"
 """The memo that says how many open interrupts a run or workflow has: of many, not all are shown."""
@@ -32,12 +45,19 @@ class OpenInterrupt:
         node_id: The node that waits; empty where an author's workflow asks.
         payload: JSON text of the ``InterruptPayload`` (OpenWOP v2, interrupts).
         run_id: The run or workflow that waits.
+        asked_at: Since when, RFC 3339; empty where that is not known.
     """
 
     interrupt_id: str
     node_id: str
     payload: bytes
     run_id: str = ""
+    asked_at: str = ""
+
+    @property
+    def kind(self) -> str:
+        """What kind of question it is."""
+        return str(jsontext.decode(jsontext.member(self.payload, "kind") or b'""'))
 
     def encode(self) -> bytes:
         """JSON text."""
@@ -46,6 +66,7 @@ class OpenInterrupt:
                 *([("runId", jsontext.encode(self.run_id))] if self.run_id else []),
                 ("interruptId", jsontext.encode(self.interrupt_id)),
                 *([("nodeId", jsontext.encode(self.node_id))] if self.node_id else []),
+                *([("askedAt", jsontext.encode(self.asked_at))] if self.asked_at else []),
                 ("interrupt", self.payload),
             ]
         )
@@ -99,6 +120,22 @@ def read_open(data: bytes) -> list[OpenInterrupt]:
     """Read what :func:`encode_open` wrote."""
     found = [dict(jsontext.members(one)) for one in jsontext.elements(data)]
     return [
-        OpenInterrupt(jsontext.decode(one["interruptId"]), jsontext.decode(one.get("nodeId", b'""')), one["interrupt"])
+        OpenInterrupt(
+            jsontext.decode(one["interruptId"]),
+            jsontext.decode(one.get("nodeId", b'""')),
+            one["interrupt"],
+            asked_at=jsontext.decode(one.get("askedAt", b'""')),
+        )
         for one in found
     ]
+
+
+def waiting_status(kind: str) -> Literal["waiting-approval", "waiting-input", "waiting-external"]:
+    """How a run stands that waits with an interrupt of that kind (OpenWOP v2, runs)."""
+    match kind:
+        case "approval":
+            return "waiting-approval"
+        case "external-event":
+            return "waiting-external"
+        case _:
+            return "waiting-input"

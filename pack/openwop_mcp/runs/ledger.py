@@ -13,7 +13,7 @@ import temporalio.api.common.v1
 import temporalio.api.history.v1
 
 from openwop_mcp import failures, jsontext
-from openwop_mcp.calls import ACTIVITY_NAMES, NO_ARGUMENTS, CallRequest, provenance
+from openwop_mcp.calls import ACTIVITY_NAMES, NO_ARGUMENTS, ROUND, CallRequest, Interim, interim, provenance
 from openwop_mcp.effects.delivery import Delivery
 from openwop_mcp.effects.identity import Effect
 from openwop_mcp.effects.shared import PERFORM
@@ -57,6 +57,9 @@ class EffectAttempt:
         result: The payload of its result, if it has one.
         failure: Why it has none.
         waits: Whether this attempt sends nothing itself: the workflow of the effect does, and has the ledger of it.
+        round: How often the server had asked for input before it.
+        interim: What it ended with, where that is no outcome: the server asked before it acted, or a person has to
+            approve the call before it is sent. Either way it released its claim, and the next attempt makes another.
     """
 
     effect: Effect
@@ -68,6 +71,14 @@ class EffectAttempt:
     result: temporalio.api.common.v1.Payload | None = None
     failure: failures.CallFailure | None = None
     waits: bool = False
+    round: int = 0
+    interim: Interim | None = None
+
+    @property
+    def asked(self) -> int:
+        """How often the server had asked for input after it."""
+        number = None if self.result is None else provenance(self.result.metadata, ROUND)
+        return self.round if self.interim != "input" or number is None else int(number)
 
     @property
     def facts(self) -> dict[str, object]:
@@ -122,7 +133,9 @@ def _of_part(
                 node = request.node or activity_id
                 sends = event.activity_task_scheduled_event_attributes.activity_type.name == PERFORM
                 waits = request.idempotency_key is not None and not sends
-                found[event.event_id] = EffectAttempt(effect, node, request.attempt, activity_id, at, waits=waits)
+                found[event.event_id] = EffectAttempt(
+                    effect, node, request.attempt, activity_id, at, waits=waits, round=request.round
+                )
         elif kind in CLOSED:
             # What is open then ended nowhere: no answer of it can be recorded any more.
             found = {key: one if one.state else replace(one, state="escaped", at=at) for key, one in found.items()}
@@ -157,11 +170,18 @@ def _asked(
 def _as_told(one: EffectAttempt, end: Ending) -> EffectAttempt:
     """The attempt after its end. What the worker said goes before what was computed: it knows its own tenant."""
     if end.failure is None:
-        effect_id = None if end.result is None else provenance(end.result.metadata, "effect-id")
-        return replace(one, effect=_renamed(one.effect, effect_id), state="completed", result=end.result)
-    told = jsontext.decode(end.failure.details).get("effectId")
+        told = {} if end.result is None else end.result.metadata
+        kind = interim(told)
+        return replace(
+            one,
+            effect=_renamed(one.effect, provenance(told, "effect-id")),
+            state="completed" if kind is None else "released",
+            result=end.result,
+            interim=kind,
+        )
+    effect_id = jsontext.decode(end.failure.details).get("effectId")
     state = STATES[end.failure.happened.delivery]
-    return replace(one, effect=_renamed(one.effect, told), state=state, failure=end.failure)
+    return replace(one, effect=_renamed(one.effect, effect_id), state=state, failure=end.failure)
 
 
 def _renamed(effect: Effect, effect_id: object) -> Effect:

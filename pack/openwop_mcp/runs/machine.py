@@ -6,21 +6,26 @@ Pure: no clock, no Temporal, no I/O. The outcome of a batch of facts does not de
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from openwop_mcp import jsontext, nodes
-from openwop_mcp.calls import MAX_DEPTH
+from openwop_mcp.calls import MAX_DEPTH, Input, Interim, answering, interim
 from openwop_mcp.ceilings import MAX_CALL_BYTES
 from openwop_mcp.effects.decide import Again, Ask, Decision, RetryPolicy, decide
 from openwop_mcp.effects.delivery import Delivery
-from openwop_mcp.effects.doubt import Question, interrupt_id, question, read_answer, read_verdict
+from openwop_mcp.effects.doubt import Answer, read_verdict
 from openwop_mcp.errors import InvalidRequestError
 from openwop_mcp.failures import CallFailure, conclude
+from openwop_mcp.questions.decisions import attributed
+from openwop_mcp.questions.decisions import decision as told_decision
+from openwop_mcp.questions.gates import Outcome
+from openwop_mcp.questions.question import Question
+from openwop_mcp.runs import callbacks, masking, negotiation, sessions, values, waiting
 from openwop_mcp.runs import definition as definitions
-from openwop_mcp.runs import masking, negotiation, values
 from openwop_mcp.runs.commands import (
     CancelNode,
     CancelRequested,
@@ -43,7 +48,16 @@ from openwop_mcp.runs.commands import (
     TimerFired,
     Turn,
 )
-from openwop_mcp.runs.definition import Connection, Definition, DefinitionError, Operand, Port, SourceOutput, Static
+from openwop_mcp.runs.definition import (
+    Connection,
+    Definition,
+    DefinitionError,
+    Node,
+    Operand,
+    Port,
+    SourceOutput,
+    Static,
+)
 from openwop_mcp.runs.events import timestamp
 from openwop_mcp.runs.graph import UNSETTLED, GraphEdge, GraphNode, Says, Status, graph, rule_holds
 from openwop_mcp.runs.start import Options, RunStart
@@ -118,14 +132,14 @@ _NOTHING: Outputs = {}
 class _Flight:
     """Something under way: an attempt's activity, a timer due at ``due``, or a question. It took ``size`` bytes.
 
-    An attempt that a pause has ``cut`` stays until its activity has answered.
+    An attempt that a pause has ``cut`` stays until its activity has answered. An attempt carries out an ``answer``.
     """
 
-    purpose: Literal["call", "delay", "retry", "cancel-grace", "interrupt"]
+    purpose: Literal["call", "delay", "retry", "cancel-grace", "input-backoff", "interrupt"]
     node: GraphNode | None
     due: int = 0
     size: int = OVERHEAD
-    asked: Question | None = None
+    answer: Answer | None = None
     cut: bool = False
 
 
@@ -204,7 +218,7 @@ class RunMachine:
         self._given: Members = ()
         self._emit = emit
         self._carried = Carried() if carried is None else carried.copy()
-        self._definition, self._refusal = _parsed(start.definition)
+        self._definition, self._refusal = _parsed(start)
         try:
             jsontext.check_depth(inputs, MAX_DEPTH)
             self._given = jsontext.members(inputs)
@@ -232,7 +246,7 @@ class RunMachine:
         self._envelope = len(start.carrying(b"").encode())
         self._history = self._size_of_start(len(start.state or b""), len(kept))
         self._largest: int | None = None
-        self._answered: set[str] = set()
+        self._waits = waiting.Waits(start.owner.tenant, start.run_id)
         self._ready: deque[GraphNode] = deque()
         self._held: deque[GraphNode] = deque()
         self._settled: deque[GraphNode] = deque()
@@ -247,10 +261,10 @@ class RunMachine:
         self._left_ms = start.options.run_timeout_ms
         self._deadline: int | None = None
         self._over: Command | None = None
-        self._carried_timers: list[tuple[Literal["delay", "retry"], GraphNode, float]] = []
+        self._carried_timers: list[Callable[[], None]] = []
         if start.state is not None:
             self._restore(start.state, kept)
-        self._noted = self._waiting, self._paused
+        self._noted = self._waits.ordinals, self._paused
 
     @property
     def over(self) -> Command | None:
@@ -383,6 +397,9 @@ class RunMachine:
                     self._take_end(fact)
 
     def _take_end(self, fact: End) -> None:
+        if isinstance(fact, TimerFired) and (timed := self._waits.timed_by(fact.ordinal)) is not None:
+            self._expire(timed)
+            return
         flight = self._flights.get(fact.ordinal)
         if flight is None:
             return
@@ -398,19 +415,13 @@ class RunMachine:
             return
         node = flight.node
         match fact:
-            case NodeSucceeded():
+            case NodeSucceeded() | NodeFailed():
                 self._tell_terms(node, fact)
-                self._complete(node, {"result": fact.result})
-            case NodeFailed():
-                self._tell_terms(node, fact)
-                if flight.cut and self._stopping is None and _nothing_to_lose(fact.failure):
-                    self._put_back(node)
-                else:
-                    self._attempt_failed(node, fact.failure)
+                self._attempt_ended(flight, node, fact)
             case TimerFired():
                 self._timer_fired(flight)
             case InterruptResolved():
-                self._resumed(flight, fact)
+                self._resumed(node, fact)
 
     def _weigh(self, fact: End) -> None:
         """Count what a fact has taken up in history."""
@@ -452,6 +463,8 @@ class RunMachine:
         for ordinal, flight in list(self._flights.items()):
             if not flight.cut:
                 self._commands.append(CancelNode(ordinal))
+            if flight.purpose == "interrupt":
+                self._close_wait(ordinal)
             if flight.purpose != "call" and flight.node is not None:
                 del self._flights[ordinal]
                 self._cancelled(flight.node, stop.reason)
@@ -465,6 +478,17 @@ class RunMachine:
         else:
             self._ready.append(flight.node)
 
+    def _attempt_ended(self, flight: _Flight, node: GraphNode, fact: NodeSucceeded | NodeFailed) -> None:
+        if isinstance(fact, NodeFailed):
+            if flight.cut and self._stopping is None and _nothing_to_lose(fact.failure):
+                self._put_back(node)
+            else:
+                self._attempt_failed(node, fact.failure)
+        elif (kind := self._interim(fact)) is None:
+            self._complete(node, {"result": fact.result})
+        else:
+            self._ask(flight, node, kind, fact)
+
     def _attempt_failed(self, node: GraphNode, failure: CallFailure) -> None:
         if self._stopping is not None:
             if failure.cancelled:
@@ -474,7 +498,7 @@ class RunMachine:
             return
         decision = self._decide(node, failure)
         if isinstance(decision, Ask):
-            self._suspend(node, self._doubt(node, conclude(failure, decision)), "in-doubt")
+            self._suspend(node, waiting.ask_about_doubt(conclude(failure, decision), dict(self._inputs_of(node))))
             return
         if not isinstance(decision, Again):
             self._fail(node, _error_of(conclude(failure, decision)))
@@ -499,7 +523,8 @@ class RunMachine:
             self._ready.append(node)
 
     def _decide(self, node: GraphNode, failure: CallFailure) -> Decision:
-        return decide(self._policy(failure.policy), node.attempt - node.cut, node.waited, failure.happened)
+        attempts = node.attempt - max(node.cut, node.before)
+        return decide(self._policy(failure.policy), attempts, node.waited, failure.happened)
 
     # --- pauses ---
 
@@ -554,6 +579,7 @@ class RunMachine:
 
     def _put_back(self, node: GraphNode) -> None:
         """Have a node whose attempt was cut begin afresh: its attempts and waits so far do not count any more."""
+        self._close_session(node, "cancelled")
         node.cut, node.waited = node.attempt, 0.0
         self._make_ready(node)
 
@@ -562,9 +588,13 @@ class RunMachine:
 
         Its flight stays, so that the call counts as under way.
         """
-        if flight.cut:
-            return True
-        return isinstance(fact, NodeFailed) and isinstance(self._decide(node, fact.failure), Again | Ask)
+        match fact:
+            case NodeSucceeded():
+                return flight.cut or self._interim(fact) is not None
+            case NodeFailed():
+                return flight.cut or isinstance(self._decide(node, fact.failure), Again | Ask)
+            case _:
+                return flight.cut
 
     def _go_on(self, fact: ResumeRequested) -> None:
         if not self._paused:
@@ -634,86 +664,172 @@ class RunMachine:
 
     # --- interrupts ---
 
-    def _suspend(self, node: GraphNode, asked: Question, reason: str) -> None:
+    def _interim(self, fact: NodeSucceeded) -> Interim | None:
+        """What there is to be asked before a call has a result; None where it has one."""
+        return interim(fact.metadata) if self._start.has("questions") else None
+
+    def _ask(self, flight: _Flight, node: GraphNode, kind: Interim, fact: NodeSucceeded) -> None:
+        """Go on from an attempt that ended with something to be asked: such an attempt uses up nothing."""
+        if self._stopping is not None:
+            self._cancelled(node, self._stopping.reason)
+            return
+        node.before, node.waited = node.attempt, 0.0
+        inputs = dict(self._inputs_of(node))
+        if kind == "approval":
+            # What the attempt was to carry out, it has not.
+            node.answer = flight.answer
+            self._suspend(node, waiting.ask_about_call(node.spec, node.attempt, fact.result, inputs))
+            return
+        following = answering(fact.result, fact.metadata, None, before=node.input)
+        if not waiting.asks_nothing(fact.result):
+            self._suspend(node, waiting.ask_for_input(node.spec, node.attempt, fact.result, following, inputs))
+            return
+        node.input = following
+        if self._halted:
+            self._ready.append(node)
+        else:
+            self._start_timer("input-backoff", node, waiting.backoff(following))
+
+    def _suspend(self, node: GraphNode, wait: waiting.Wait) -> None:
+        asked = wait.asked
         node.status = Status.SUSPENDED
-        self._fly(_Flight("interrupt", node, asked=asked))
+        ordinal = self._fly(_Flight("interrupt", node))
+        due = None if asked.timeout_ms is None else self._now + asked.timeout_ms
+        self._waits.open(ordinal, wait, due)
+        if self._start.callback_url is not None:
+            # Whoever created the run is told, by an activity that is given what is asked.
+            self._history += OVERHEAD + min(len(asked.payload), callbacks.MAX_DATA)
         self._event("interrupt.requested", node, lambda: jsontext.members(asked.payload), verbatim=True)
         self._event(
             "node.suspended",
             node,
             lambda: [
-                ("interruptId", jsontext.encode(self._interrupt_id(asked))),
+                ("interruptId", jsontext.encode(self._waits.identity(asked))),
                 ("kind", jsontext.encode(asked.kind)),
-                ("reason", jsontext.encode(reason)),
+                ("reason", jsontext.encode(asked.reason)),
                 ("key", jsontext.encode(asked.key)),
             ],
         )
+        if asked.timeout_ms is not None:
+            self._time_wait(ordinal, node, asked.timeout_ms / 1000)
 
-    def _doubt(self, node: GraphNode, failure: CallFailure) -> Question:
-        given = dict(self._inputs_of(node))
-        key = given.get("idempotencyKey")
-        return question(
-            failure.details,
-            failure.message,
-            key=None if key is None else jsontext.decode(key),
-            arguments=given.get(definitions.ARGUMENTS),
-        )
+    def _time_wait(self, ordinal: int, node: GraphNode, seconds: float) -> None:
+        timer = self._ordinal
+        self._ordinal += 1
+        self._history += OVERHEAD
+        self._waits.time(ordinal, timer)
+        self._commands.append(StartTimer(timer, seconds, "interrupt-timeout", node.spec.id))
 
-    def _resumed(self, flight: _Flight, fact: InterruptResolved) -> None:
-        node, asked = flight.node, flight.asked
+    def _close_wait(self, ordinal: int) -> waiting.Wait:
+        wait, timer = self._waits.close(ordinal)
+        if timer is not None:
+            self._commands.append(CancelNode(timer))
+        return wait
+
+    def _resumed(self, node: GraphNode, fact: InterruptResolved) -> None:
+        wait = self._close_wait(fact.ordinal)
+        resume_value = attributed(wait.asked.kind, fact.resume_value, fact.resolved_by)
+        self._tell_resolved(node, wait.asked, resume_value, fact.resolved_by)
+        match waiting.follow(wait, node.spec, resume_value):
+            case Outcome() as outcome:
+                self._end_by(node, outcome)
+            case waiting.Attempt() as attempt:
+                node.answer = attempt.answer or node.answer
+                node.input = attempt.input or node.input
+                node.approved = attempt.approved or node.approved
+                self._ready.append(node)
+
+    def _expire(self, ordinal: int) -> None:
+        """Nobody has answered in time."""
+        node = self._flights.pop(ordinal).node
         assert node is not None
-        assert asked is not None
-        node.answer = read_answer(fact.resume_value, asked.round)
-        self._answered.add(self._interrupt_id(asked))
-        identity = jsontext.encode(self._interrupt_id(asked))
-        given = dict(jsontext.members(fact.resume_value))
-        edited = given.get("editedArtifactData")
+        wait, _ = self._waits.close(ordinal)
+        self._tell_resolved(node, wait.asked, None, waiting.host_subject(self._start.owner.tenant))
+        self._end_by(node, waiting.expired(wait))
+
+    def _end_by(self, node: GraphNode, outcome: Outcome) -> None:
+        if outcome.outputs is None:
+            self._fail(node, _Error(outcome.code, outcome.message, outcome.details))
+        else:
+            self._complete(node, outcome.outputs)
+
+    def _tell_resolved(self, node: GraphNode, asked: Question, resume_value: bytes | None, by: bytes) -> None:
+        identity = ("interruptId", jsontext.encode(self._waits.identity(asked)))
+        answer: Members = [] if resume_value is None else [("resumeValue", resume_value)]
         self._event(
             "interrupt.resolved",
             node,
             lambda: [
-                ("interruptId", identity),
+                identity,
                 ("kind", jsontext.encode(asked.kind)),
-                ("resumeValue", fact.resume_value),
-                ("resolvedBy", fact.resolved_by),
-                ("decision", b'"rejected"' if jsontext.decode(given["action"]) == "reject" else b'"granted"'),
-                ("action", given["action"]),
-                *([] if edited is None else [("editedArtifactData", edited)]),
+                *answer,
+                ("resolvedBy", by),
+                *told_decision(asked.kind, resume_value),
             ],
         )
-        self._event("node.resumed", node, lambda: [("interruptId", identity), ("resumeValue", fact.resume_value)])
-        self._ready.append(node)
-
-    def _interrupt_id(self, asked: Question) -> str:
-        return interrupt_id(self._start.owner.tenant, self._start.run_id, asked.key)
+        self._event("node.resumed", node, lambda: [identity, *answer])
 
     def open_interrupts(self, identity: str) -> list[int]:
         """The ordinals of the open interrupts of an id: several where nodes share an effect. One answer is for all."""
-        return [
-            ordinal
-            for ordinal, flight in self._flights.items()
-            if flight.asked is not None and self._interrupt_id(flight.asked) == identity
-        ]
+        return self._waits.find(identity)
 
     def was_answered(self, identity: str) -> bool:
-        """Whether an interrupt of that id has had its answer. A node that comes to it later opens it again."""
-        return identity in self._answered
+        """Whether an interrupt of that id is closed: it has its answer, or nobody waits for one any more."""
+        return self._waits.was_closed(identity)
+
+    @property
+    def asking(self) -> list[tuple[Node, waiting.Asking]]:
+        """The open questions, each with the node that asks."""
+        found = [(self._flights[one.ordinal].node, one) for one in self._waits.asking]
+        return [(node.spec, one) for node, one in found if node is not None]
+
+    def may_answer(self, ordinal: int, subject: bytes) -> bool:
+        """Whether somebody, given as JSON text of a subject, is among those who may answer an open interrupt."""
+        return self._waits.admits(ordinal, subject)
 
     def check_answer(self, ordinal: int, resume_value: bytes) -> None:
-        """Tell whether an answer may be given to an open interrupt.
+        """Tell whether an answer may be given to an open interrupt. Takes processor time: not for a replay.
 
         Raises:
             InvalidRequestError: It may not.
         """
-        flight = self._flights[ordinal]
-        if flight.asked is None or flight.node is None:
-            raise InvalidRequestError("this is no interrupt")
-        call = len(flight.node.spec.config) + len(jsontext.build(self._inputs_of(flight.node)))
-        read_answer(resume_value, flight.asked.round, max(0, self._start.options.call_bytes - call))
+        node = self._flights[ordinal].node
+        assert node is not None
+        call = len(node.spec.config) + len(jsontext.build(self._inputs_of(node)))
+        room = max(0, self._start.options.call_bytes - call)
+        try:
+            waiting.check(self._waits[ordinal], node.spec, resume_value, room)
+        except InvalidRequestError:
+            if not self.is_sensitive(node.spec.id):
+                raise
+            raise InvalidRequestError(_UNSAID) from None
 
     def _policy(self, policy: RetryPolicy) -> RetryPolicy:
         most = self._definition.max_retries if self._definition is not None else None
         return policy if most is None else dataclasses.replace(policy, attempts=min(policy.attempts, most + 1))
+
+    # --- sessions of tools ---
+
+    def _open_session(self, node: GraphNode, inputs: Members) -> None:
+        """Tell that a node begins to call a tool. Of one that is masked, not even which tool is told."""
+        again = node.attempt - node.cut > 1
+        if again or self.is_sensitive(node.spec.id) or not self._start.has("tool-sessions"):
+            return
+        node.tool = sessions.called_tool(node.spec.type.type_id, node.spec.config, dict(inputs))
+        if node.tool is not None:
+            self._event(sessions.OPENED, node, lambda: self._session_of(node), verbatim=True)
+
+    def _close_session(self, node: GraphNode, outcome: sessions.Outcome) -> None:
+        """Tell that a node is done with its tool, if it called one."""
+        if node.tool is None:
+            return
+        told = ("outcome", jsontext.encode(outcome))
+        self._event(sessions.CLOSED, node, lambda: [*self._session_of(node), told], verbatim=True)
+        node.tool = None
+
+    def _session_of(self, node: GraphNode) -> Members:
+        identity = sessions.session_id(self._start.run_id, node.spec.id, node.cut)
+        return [("sessionId", jsontext.encode(identity)), ("toolId", jsontext.encode(node.tool))]
 
     # --- nodes ---
 
@@ -778,16 +894,21 @@ class RunMachine:
                     self._start_timer("delay", node, delay / 1000)
                 else:
                     self._complete(node, _NOTHING)
+            case "gate":
+                self._suspend(node, waiting.ask_gate(spec, node.attempt, dict(inputs)))
             case "activity":
                 given = jsontext.build(inputs)
-                if (size := len(spec.config) + len(given)) > self._start.options.call_bytes:
+                carried = 0 if node.input is None else len(node.input.encode())
+                if (size := len(spec.config) + len(given) + carried) > self._start.options.call_bytes:
                     self._fail(node, _too_large(size, self._start.options))
                     return
-                answer = None if node.answer is None else node.answer.encode()
-                node.answer = None
-                head = len(spec.config) + len(answer or b"")
+                self._open_session(node, inputs)
+                decided, node.answer = node.answer, None
+                answer = None if decided is None else decided.encode()
+                allowed = self._allowed_of(spec)
+                head = len(spec.config) + len(answer or b"") + len(allowed or b"") + carried
                 size = self._cost(head) + self._cost(len(given)) + OVERHEAD
-                ordinal = self._fly(_Flight("call", node, size=size))
+                ordinal = self._fly(_Flight("call", node, size=size, answer=decided))
                 self._calls += 1
                 self._bytes += size
                 self._commands.append(
@@ -800,8 +921,15 @@ class RunMachine:
                         given,
                         answer,
                         sensitive=self.is_sensitive(spec.id),
+                        allowed=allowed,
+                        suspends=spec.type.asks and self._start.has("questions"),
+                        input=node.input,
+                        approved=node.approved,
                     )
                 )
+
+    def _allowed_of(self, spec: definitions.Node) -> bytes | None:
+        return self._definition.allowed_tools if self._definition is not None and spec.type.changes else None
 
     def _inputs_of(self, node: GraphNode) -> Members:
         inputs: dict[str, bytes] = {}
@@ -838,6 +966,7 @@ class RunMachine:
 
     def _complete(self, node: GraphNode, outputs: Outputs) -> None:
         node.status = Status.COMPLETED
+        self._close_session(node, "completed")
         self._event(
             "node.completed",
             node,
@@ -853,6 +982,7 @@ class RunMachine:
 
     def _fail(self, node: GraphNode, error: _Error) -> None:
         node.status = Status.FAILED
+        self._close_session(node, "failed")
         self._event(
             "node.failed",
             node,
@@ -868,6 +998,7 @@ class RunMachine:
 
     def _cancelled(self, node: GraphNode, reason: str) -> None:
         node.status = Status.CANCELLED
+        self._close_session(node, "cancelled")
         self._event("node.cancelled", node, lambda: _reason(reason))
 
     def _settle(self, node: GraphNode) -> None:
@@ -947,7 +1078,10 @@ class RunMachine:
         return ordinal
 
     def _start_timer(
-        self, purpose: Literal["delay", "retry", "cancel-grace"], node: GraphNode | None, seconds: float
+        self,
+        purpose: Literal["delay", "retry", "cancel-grace", "input-backoff"],
+        node: GraphNode | None,
+        seconds: float,
     ) -> None:
         ordinal = self._fly(_Flight(purpose, node, self._now + round(seconds * 1000)))
         self._commands.append(StartTimer(ordinal, seconds, purpose, None if node is None else node.spec.id))
@@ -1069,18 +1203,13 @@ class RunMachine:
             if node is not None and node.attempt and node.status in UNSETTLED:
                 self._cancelled(node, reason)
 
-    @property
-    def _waiting(self) -> list[int]:
-        """The ordinals of the open interrupts."""
-        return [ordinal for ordinal, flight in self._flights.items() if flight.asked is not None]
-
     def _done(self) -> list[Command]:
         commands, self._commands = self._commands, []
-        standing = self._waiting, self._paused
+        standing = self._waits.ordinals, self._paused
         if self._over is None and standing != self._noted:
             paused = None if self._paused is self._noted[1] else self._paused
             self._noted = standing
-            commands.append(NoteWaiting(len(self._waiting), paused))
+            commands.append(NoteWaiting(len(self._waits.ordinals), paused))
         match self._over:
             case None:
                 return commands
@@ -1099,7 +1228,7 @@ class RunMachine:
     def _event(
         self, event_type: str, node: GraphNode | None, payload: Callable[[], Members], *, verbatim: bool = False
     ) -> None:
-        """Tell an event; its payload names the node first, unless it is another document's, verbatim."""
+        """Tell an event; its payload names the node first, unless its shape is of another document, verbatim."""
         sequence = self._sequence
         self._sequence += 1
         if self._emit is not None:
@@ -1166,7 +1295,7 @@ class RunMachine:
         kept = {id(outputs): outputs for outputs in (*self._outputs.values(), *self._carried.sinks.values())}
         untold = sum(len(fact.result) for fact in self._untold if isinstance(fact, NodeSucceeded))
         told = sum(len(value) for outputs in kept.values() for value in outputs.values())
-        return len(self._inputs) + told + untold
+        return len(self._inputs) + told + untold + self._waits.size
 
     # --- state ---
 
@@ -1184,13 +1313,9 @@ class RunMachine:
         timers = [
             [flight.purpose, flight.node.spec.id, flight.due]
             for flight in self._flights.values()
-            if flight.node is not None and flight.asked is None
+            if flight.node is not None and flight.purpose != "interrupt"
         ]
-        asked = [
-            [flight.node.spec.id, flight.asked.key, flight.asked.kind, flight.asked.round]
-            for flight in self._flights.values()
-            if flight.node is not None and flight.asked is not None
-        ]
+        asking = {ordinal: flight.node.spec.id for ordinal, flight in self._flights.items() if flight.node is not None}
         answers = [(key, node.answer.encode()) for key, node in self._nodes.items() if node.answer is not None]
         failure = self._failure
         members = [
@@ -1233,12 +1358,10 @@ class RunMachine:
                 ),
             ),
         ]
-        if asked:
-            members.append(("interrupts", jsontext.encode(asked)))
-        if self._answered:
-            members.append(("answered", jsontext.encode(sorted(self._answered))))
+        members += self._waits.state(asking)
         if answers:
             members.append(("answers", jsontext.build(answers)))
+        members += self._state_of_calls()
         if large:
             members.append(("kept", jsontext.encode(list(large))))
         if self._paused:
@@ -1247,14 +1370,28 @@ class RunMachine:
             members.append(("settled", jsontext.encode([node.spec.id for node in self._settled])))
         if cut := {key: node.cut for key, node in self._nodes.items() if node.cut and node.status in UNSETTLED}:
             members.append(("cut", jsontext.encode(cut)))
+        if tools := {key: node.tool for key, node in self._nodes.items() if node.tool is not None}:
+            members.append(("tools", jsontext.encode(tools)))
         if failure is not None:
             told = [failure.code, failure.message, failure.node_id]
             members += [("failure", jsontext.encode(told)), ("failureDetails", failure.details)]
         return jsontext.build(members), list(large.values())
 
+    def _state_of_calls(self) -> Members:
+        """What the calls of nodes that are not through carry along, and which of their attempts do not count."""
+        nodes = {key: node for key, node in self._nodes.items() if node.status in UNSETTLED}
+        carried = [(key, node.input.encode()) for key, node in nodes.items() if node.input is not None]
+        approved = [(key, node.approved) for key, node in nodes.items() if node.approved is not None]
+        before = {key: node.before for key, node in nodes.items() if node.before}
+        return [
+            *([("carried", jsontext.build(carried))] if carried else []),
+            *([("approved", jsontext.build(approved))] if approved else []),
+            *([("before", jsontext.encode(before))] if before else []),
+        ]
+
     def _restore(self, state: bytes, kept: Sequence[bytes]) -> None:
         members = dict(jsontext.members(state))
-        told = {name: jsontext.decode(text) for name, text in members.items() if name not in {"outputs", "answers"}}
+        told = {name: jsontext.decode(text) for name, text in members.items() if name not in _EXACT}
         self._begun = True
         self._sequence, self._ordinal = told["sequence"], told["ordinal"]
         self._began, self._now = told["began"], told["now"]
@@ -1265,18 +1402,40 @@ class RunMachine:
         self._outputs = _whole(members["outputs"], told.get("kept", ()), kept)
         for node_id, answer in jsontext.members(members.get("answers", b"{}")):
             self._nodes[node_id].answer = read_verdict(answer)
-        # At once, as an answer may be there before the run is taken up.
-        for node_id, key, kind, number in told.get("interrupts", ()):
-            self._fly(_Flight("interrupt", self._nodes[node_id], asked=Question(key, b"{}", kind, number)))
-        self._answered = set(told.get("answered", ()))
+        self._restore_calls(told, members)
         if "failure" in told:
             code, message, node_id = told["failure"]
             self._failure = FailRun(code, message, members["failureDetails"], node_id)
         if self._left_ms is not None:
             self._left_ms -= self._now - self._began
+        # What is left of a timer is counted from the state alone, so that nothing depends on when this run began.
         self._carried_timers = [
-            (purpose, self._nodes[node_id], (due - self._now) / 1000) for purpose, node_id, due in told["timers"]
+            functools.partial(self._take_up_timer, purpose, self._nodes[node_id], (due - self._now) / 1000)
+            for purpose, node_id, due in told["timers"]
         ]
+        self._restore_waits(told, members)
+
+    def _restore_calls(self, told: Mapping[str, Any], members: Mapping[str, bytes]) -> None:
+        for node_id, carried in jsontext.members(members.get("carried", b"{}")):
+            self._nodes[node_id].input = Input.decode(carried)
+        for node_id, approved in jsontext.members(members.get("approved", b"{}")):
+            self._nodes[node_id].approved = approved
+        for node_id, before in told.get("before", {}).items():
+            self._nodes[node_id].before = before
+
+    def _restore_waits(self, told: Mapping[str, Any], members: Mapping[str, bytes]) -> None:
+        # At once, as an answer may be there before the run is taken up.
+        asked = dict(jsontext.members(members.get("asked", b"{}")))
+        for row in told.get("interrupts", ()):
+            node = self._nodes[row[0]]
+            wait, due = waiting.restored(row, asked, node.spec, node.attempt, dict(self._inputs_of(node)))
+            ordinal = self._fly(_Flight("interrupt", node))
+            self._waits.open(ordinal, wait, due)
+            if due is not None:
+                # Not at once, so that an answer that is there already comes first.
+                left = max(due - self._now, 1) / 1000
+                self._carried_timers.append(functools.partial(self._time_wait, ordinal, node, left))
+        self._waits.restore(told.get("answered", ()))
 
     def _restore_graph(self, told: Mapping[str, Any]) -> None:
         for edge, letter in zip(self._edges, told["edges"], strict=True):
@@ -1299,21 +1458,35 @@ class RunMachine:
                     read.unsettled_readers -= 1
         for node_id, cut in told.get("cut", {}).items():
             self._nodes[node_id].cut = cut
+        for node_id, tool in told.get("tools", {}).items():
+            self._nodes[node_id].tool = tool
 
     def _take_up_timers(self) -> None:
-        # What is left of a timer is counted from the state alone, so that nothing depends on when this run began.
-        for purpose, node, seconds in self._carried_timers:
-            if seconds > 0:
-                self._start_timer(purpose, node, seconds)
-            else:
-                self._timer_fired(_Flight(purpose, node))
-        self._carried_timers = []
+        carried, self._carried_timers = self._carried_timers, []
+        for take_up in carried:
+            take_up()
+
+    def _take_up_timer(
+        self, purpose: Literal["delay", "retry", "input-backoff"], node: GraphNode, seconds: float
+    ) -> None:
+        if seconds > 0:
+            self._start_timer(purpose, node, seconds)
+        else:
+            self._timer_fired(_Flight(purpose, node))
 
 
-def _parsed(text: bytes) -> tuple[Definition | None, str | None]:
+_UNSAID = "this is not what was asked for; what is, is not said, as it is masked in the log"
+"""Why an answer is refused where the words of whoever asked may quote what is sensitive."""
+
+_EXACT = frozenset({"outputs", "answers", "asked", "carried", "approved"})
+"""Members of a state whose parts are taken as they stand."""
+
+
+def _parsed(start: RunStart) -> tuple[Definition | None, str | None]:
     """The definition, or why it cannot be run."""
+    known = {name: one for name, one in nodes.REGISTRY.items() if one.run != "gate" or start.has("questions")}
     try:
-        return definitions.parse(text, source="definition", node_types=nodes.REGISTRY), None
+        return definitions.parse(start.definition, source="definition", node_types=known), None
     except DefinitionError as error:
         return None, str(error)
 

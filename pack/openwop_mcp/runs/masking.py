@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from openwop_mcp import jsontext
 from openwop_mcp.effects.doubt import MEANINGS
+from openwop_mcp.questions.approvals import ARTIFACT
 from openwop_mcp.runs.definition import ARGUMENTS, Connection, Definition, Node, VariableRef
 from openwop_mcp.runs.records import MadeCall
 
@@ -49,6 +50,7 @@ OWN_FACTS = frozenset(
         "revision",
         "round",
         "rpcCode",
+        "safetyTier",
         "seconds",
         "service",
         "setting",
@@ -69,8 +71,12 @@ _Change = Callable[[str, bytes], bytes]
 
 @dataclass(slots=True)
 class _Hidden:
-    """What is masked of a node: inputs by their names in the definition, such as ``arguments.key``, and outputs."""
+    """What is masked of a node: inputs by their names in the definition, such as ``arguments.key``, and outputs.
 
+    Of one that calls no server, ``own``, all else that it asks is its author's and masked nowhere.
+    """
+
+    own: bool
     inputs: set[str] = field(default_factory=set)
     outputs: set[str] = field(default_factory=set)
 
@@ -100,6 +106,8 @@ class Masks:
         hidden = self._nodes.get(node_id or "")
         if hidden is None or event_type in OWN_EVENTS:
             return payload
+        if event_type == "interrupt.requested":
+            return _question(hidden, payload)
         return _each(payload, _RULES.get(event_type, _unknown)(hidden))
 
     def call(self, call: MadeCall) -> MadeCall:
@@ -178,18 +186,22 @@ def _spread(definition: Definition, variables: frozenset[str]) -> dict[str, _Hid
         # What a node takes from the run of its own accord bears the name of its input.
         taken += [(node, name) for name in node.type.ambient if name in variables]
         given += [(node, name) for name, masked in node.sensitivity if masked]
-    found: dict[str, _Hidden] = defaultdict(_Hidden)
+    found: dict[str, _Hidden] = {}
+
+    def hidden(node: Node) -> _Hidden:
+        return found.setdefault(node.id, _Hidden(own=node.type.run != "activity"))
+
     while taken or given:
         if taken:
             node, name = taken.pop()
-            if not found[node.id].inputs:
+            if not hidden(node).inputs:
                 said = dict(node.sensitivity)
                 given += [(node, output) for output in node.type.output_names if said.get(output, True)]
-            found[node.id].inputs.add(name)
+            hidden(node).inputs.add(name)
         else:
             node, name = given.pop()
-            if name not in found[node.id].outputs:
-                found[node.id].outputs.add(name)
+            if name not in hidden(node).outputs:
+                hidden(node).outputs.add(name)
                 taken += readers[node.id, name]
     return found
 
@@ -243,8 +255,40 @@ def _of_facts(hidden: _Hidden) -> _Change:
     return of_fact
 
 
-def _of_question(hidden: _Hidden) -> _Change:
+def _question(hidden: _Hidden, payload: bytes) -> bytes:
+    """What a node asks. A server's words may quote what it was given, and so may the schema that it wants held to."""
+    data = jsontext.member(payload, "data") or b"{}"
+    if hidden.own:
+        change = _masking({"artifactData"} & hidden.inputs)
+        return _each(payload, lambda name, value: _each(value, change) if name == "data" else value)
+    if jsontext.member(data, "questions") is None:
+        return _each(payload, lambda name, value: _each(value, _of_approval(hidden, data)) if name == "data" else value)
+
+    def of_member(name: str, value: bytes) -> bytes:
+        if name == "resumeSchema":
+            return b'{"type":"object"}'
+        return _each(value, _of_questions(hidden)) if name == "data" else value
+
+    return _each(payload, of_member)
+
+
+def _of_questions(hidden: _Hidden) -> _Change:
+    """A server's questions keep their keys, by which they are answered, and their number."""
     named = not hidden.inputs.isdisjoint({"serverId", "name"})
+
+    def of_data(name: str, value: bytes) -> bytes:
+        if name == "questions":
+            asked = [jsontext.member(one, "id") or MASK for one in jsontext.elements(value)]
+            return b"[" + b",".join(jsontext.build([("id", key), ("question", MASK)]) for key in asked) + b"]"
+        return MASK if named or name != "contextType" else value
+
+    return of_data
+
+
+def _of_approval(hidden: _Hidden, data: bytes) -> _Change:
+    named = not hidden.inputs.isdisjoint({"serverId", "name"})
+    # Of a call that was not made there is nothing that quotes a server.
+    uncalled = jsontext.member(data, "artifactType") == jsontext.encode(ARTIFACT)
 
     def of_data(name: str, value: bytes) -> bytes:
         match name:
@@ -253,26 +297,32 @@ def _of_question(hidden: _Hidden) -> _Change:
             case "title":
                 return MASK if named else value
             case "description":
-                return jsontext.encode(f"{jsontext.decode(MASK)}. {MEANINGS}")
+                return value if uncalled else jsontext.encode(f"{jsontext.decode(MASK)}. {MEANINGS}")
             case "artifactData":
                 return _each(value, _of_facts(hidden))
         return MASK
 
-    return lambda name, value: _each(value, of_data) if name == "data" else value
+    return of_data
 
 
 def _of_answer(hidden: _Hidden) -> _Change:
-    """A person's answer can be the node's result, and is masked where that is."""
+    """A person's answer can be the node's result, and is masked where that is; or what a server wanted to be told."""
 
     def of_value(name: str, value: bytes) -> bytes:
-        return value if name in {"action", "decidedAt", "decidedBy"} else MASK
+        return value if name in {"action", "decidedAt", "decidedBy"} and jsontext.kind(value) == "string" else MASK
 
     def of_answer(name: str, value: bytes) -> bytes:
-        if name == "resumeValue":
+        if name == "resumeValue" and (hidden.outputs or not (hidden.own or _is_decision(value))):
             return _each(value, of_value)
-        return MASK if name == "editedArtifactData" else value
+        return MASK if name in {"editedArtifactData", "refineFeedback"} and hidden.outputs else value
 
-    return of_answer if hidden.outputs else lambda _, value: value
+    return of_answer
+
+
+def _is_decision(answer: bytes) -> bool:
+    """Whether this answers an approval: what answers a server has an object for each of its keys."""
+    action = jsontext.member(answer, "action") if jsontext.kind(answer) == "object" else None
+    return action is not None and jsontext.kind(action) == "string"
 
 
 _RULES: Mapping[str, Callable[[_Hidden], _Change]] = {
@@ -280,7 +330,6 @@ _RULES: Mapping[str, Callable[[_Hidden], _Change]] = {
     "node.retried": _of_failed,
     "node.failed": _of_failed,
     "run.failed": _of_failed,
-    "interrupt.requested": _of_question,
     "interrupt.resolved": _of_answer,
     "node.resumed": _of_answer,
 }

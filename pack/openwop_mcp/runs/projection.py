@@ -19,6 +19,8 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
 
 from openwop_mcp import failures, jsontext
+from openwop_mcp.runs.callbacks import NOTIFY
+from openwop_mcp.runs.engines import ENGINE_VERSION
 from openwop_mcp.runs.events import RunEvent, timestamp
 from openwop_mcp.runs.interrupts import RESOLVE, Resolution
 from openwop_mcp.runs.machine import (
@@ -88,6 +90,7 @@ class _Told:
     """
 
     run_id: str
+    engine_version: int = ENGINE_VERSION
     generation: str = ""
     events: list[RunEvent] = field(default_factory=list)
 
@@ -101,6 +104,7 @@ class _Told:
                 timestamp=timestamp(at),
                 sequence=sequence,
                 node_id=node_id,
+                engine_version=self.engine_version,
             )
         )
 
@@ -130,6 +134,7 @@ class Projector:
         self._to_schedule: dict[str, int] = {}
         self._to_start: deque[int] = deque()
         self._ordinals: dict[int, int] = {}
+        self._notified: set[int] = set()
         self._cancel_reason = ""
 
     def project(self, events: Iterable[HistoryEvent]) -> list[RunEvent]:
@@ -168,11 +173,23 @@ class Projector:
         if event.event_type not in _OF_TASK:
             self._settle_task()
         reader = self._READERS.get(event.event_type)
-        if reader is None:
+        if reader is None or self._is_of_callback(event):
             return
         if self._machine is None and event.event_type != EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
             raise ProjectionError(event.event_id, "the history's beginning is missing: feed it from its first event")
         reader(self, event)
+
+    def _is_of_callback(self, event: HistoryEvent) -> bool:
+        """Whether it is about the telling of somebody that the run waits, which is nothing that the run itself does."""
+        if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
+            if event.activity_task_scheduled_event_attributes.activity_type.name != NOTIFY:
+                return False
+            self._notified.add(event.event_id)
+            return True
+        if not self._notified:
+            return False
+        attributes = getattr(event, event.WhichOneof("attributes") or "", None)
+        return getattr(attributes, "scheduled_event_id", 0) in self._notified
 
     @property
     def _run(self) -> RunMachine:
@@ -200,6 +217,7 @@ class Projector:
         self._machine = RunMachine(
             start, inputs, kept, emit=self._told.tell, carried=before.carried if before else None
         )
+        self._told.engine_version = start.engine_version
         self._told.generation = attributes.original_execution_run_id
         self._begin_at = _at(event)
         self._begun = False
@@ -207,6 +225,7 @@ class Projector:
         self._to_schedule.clear()
         self._to_start.clear()
         self._ordinals.clear()
+        self._notified.clear()
 
     def _task_started(self, event: HistoryEvent) -> None:
         suggested = event.workflow_task_started_event_attributes.suggest_continue_as_new

@@ -193,6 +193,7 @@ class DefinitionShape(_Shape):
     configurable_schema: _Object | None = None
     metadata: _Object
     settings: _SettingsShape
+    allowed_tools: list[_Text] | None = None
     created_at: str | None = None
     updated_at: str | None = None
 

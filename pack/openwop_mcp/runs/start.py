@@ -14,11 +14,9 @@ from typing import Any
 
 from openwop_mcp import jsontext
 from openwop_mcp.ceilings import MAX_CALL_BYTES
+from openwop_mcp.runs.engines import ENGINE_VERSION, ENGINES, Feature
 
-__all__ = ("ENGINE_VERSION", "Options", "Owner", "RunStart")
-
-ENGINE_VERSION = 1
-"""Version of the state machine and the projection. A change that alters an old log is a new version."""
+__all__ = ("Options", "Owner", "RunStart")
 
 HEARTBEAT_TIMEOUT = 10.0
 """Seconds without a beat after which a node's worker counts as lost: ten beats."""
@@ -100,12 +98,13 @@ class RunStart:
         run_id: The bound id, ``<tenant>/<opaque>``.
         definition: JSON text of the workflow definition, as it was read.
         owner: Whose run it is.
-        engine_version: The machine that this run was started with.
+        engine_version: The engine that this run was started with, one of ``ENGINES``.
         transport: How the run was asked for: ``rest``, ``mcp``, ``a2a`` or ``ui``.
         options: What the host sets.
         tags: Labels, echoed unchanged.
         metadata: JSON object text, echoed unchanged.
         configurable: JSON object text of the run's ``configurable``, echoed unchanged; None where it was given none.
+        callback_url: Where whoever started it is told that it waits for an answer; None for nowhere.
         reset: Whether this run continues one that was reset, so that what follows may have happened before.
         state: The machine's state after a continue-as-new, else None. Large values that it holds travel beside it, in
             the payloads after the inputs.
@@ -122,6 +121,11 @@ class RunStart:
     state: bytes | None = None
     reset: bool = False
     configurable: bytes | None = None
+    callback_url: str | None = None
+
+    def has(self, feature: Feature) -> bool:
+        """Whether the engine that this run was started with has a feature."""
+        return feature in ENGINES[self.engine_version]
 
     def carrying(self, state: bytes, *, reset: bool = False) -> RunStart:
         """The same start for the run that continues this one, which may have been reset."""
@@ -141,6 +145,8 @@ class RunStart:
         ]
         if self.configurable is not None:
             members.append(("configurable", self.configurable))
+        if self.callback_url is not None:
+            members.append(("callbackUrl", jsontext.encode(self.callback_url)))
         if self.reset:
             members.append(("reset", b"true"))
         if self.state is not None:
@@ -159,10 +165,11 @@ class RunStart:
         if missing:
             raise ValueError(f"not the start of a run: {', '.join(missing)} is missing")
         engine_version = jsontext.decode(members["engineVersion"])
-        if engine_version != ENGINE_VERSION:
+        if not isinstance(engine_version, int) or engine_version not in ENGINES:
+            here = " and ".join(map(str, ENGINES))
             raise ValueError(
-                f"the run needs engine version {engine_version}, this one has {ENGINE_VERSION}: use the version of "
-                "openwop-mcp-pack that started it"
+                f"the run needs engine version {engine_version}, this one has {here}: use the version of "
+                "openwop-mcp-pack that started it, or a newer one"
             )
         owner = jsontext.decode(members["owner"])
         return cls(
@@ -177,4 +184,5 @@ class RunStart:
             state=members.get("state"),
             reset="reset" in members,
             configurable=members.get("configurable"),
+            callback_url=jsontext.decode(members.get("callbackUrl", b"null")),
         )

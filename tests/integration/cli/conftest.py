@@ -21,8 +21,8 @@ FAILED = b'{"resultType":"complete","content":[{"type":"text","text":"no such ci
 LARGE = b'{"content":[{"type":"text","text":"%b"}],"structuredContent":{"n":1.10}}' % (b"x" * 3_000_000)
 ODD = b'{ "structuredContent":{"n":1.10,"big":123456789012345678901234,"s":"\\u00e9"}, "content":[], "x":1E400 }'
 PAGES = {
-    None: b'{"tools":[{"name":"one","description":"First tool.\\nMore of it."}],"nextCursor":""}',
-    "": b'{"tools":[{"name":"two"}],"nextCursor":"it\'s"}',
+    None: b'{"tools":[{"name":"one","inputSchema":{},"description":"First tool.\\nMore of it."}],"nextCursor":""}',
+    "": b'{"tools":[{"name":"two","inputSchema":{}}],"nextCursor":"it\'s"}',
     "it's": b'{"tools":[]}',
     "odd": b'{"tools":{"name":"three"},"nextCursor":7}',
     "checked": b'{"tools":[{"name":"checked","inputSchema":{},"outputSchema":{"properties":{"n":{"type":"number"}}}}],'
@@ -53,6 +53,32 @@ def _refused(request: Request) -> Reply:
     return error_reply(request, -32602, f"no: {HOSTILE}", {"why": 1})
 
 
+def _asking(**requests: dict[str, object]) -> Callable[[Request], bytes]:
+    """Asks, and then tells what it was answered."""
+    asked = {key: {"method": "elicitation/create", "params": params} for key, params in requests.items()}
+
+    def answer(request: Request) -> bytes:
+        given = request.json["params"].get("inputResponses")
+        if given is None:
+            told = {"resultType": "input_required", "inputRequests": asked, "requestState": HOSTILE}
+        else:
+            told = {"content": [{"type": "text", "text": json.dumps(given)}]}
+        return json.dumps(told, ensure_ascii=False).encode()
+
+    return answer
+
+
+BOOKING = {
+    "type": "object",
+    "properties": {
+        "day": {"type": "string", "format": "date", "title": HOSTILE},
+        "people": {"type": "integer", "minimum": 1, "maximum": 8, "default": 2},
+        "extras": {"type": "array", "items": {"anyOf": [{"const": "c", "title": "Cake"}, {"const": HOSTILE}]}},
+    },
+    "required": ["day"],
+}
+PAYING = "https://xn--pple-43d.example/pay?for=1"
+
 CALLED: dict[str, bytes | Reply | Callable[[Request], bytes | Reply]] = {
     "fails": FAILED,
     "refuses": _refused,
@@ -63,6 +89,10 @@ CALLED: dict[str, bytes | Reply | Callable[[Request], bytes | Reply]] = {
     "steps": _steps,
     "stalls": Reply(stall="head"),
     "doubtful": Reply(503),
+    "asks": _asking(
+        who={"mode": "form", "message": f"When?\n{HOSTILE}", "requestedSchema": BOOKING},
+        pay={"mode": "url", "message": "Pay first", "url": PAYING},
+    ),
 }
 """What tools answer; any other is done."""
 

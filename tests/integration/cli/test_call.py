@@ -133,7 +133,7 @@ async def test_a_credential_that_is_not_set_here_is_no_matter_to_who_asks_a_work
     secret = 'credential = { bearer = { env = "NOT_SET_HERE" } }'
     file.write_text(dev.settings.read_text(encoding="utf-8") + secret, encoding="utf-8")
     called, asked = await asyncio.gather(
-        cli("call", "fake", "echo", "--config", str(file)), cli("tools", "fake", "--config", str(file))
+        cli("call", "fake", "echo", "--config", str(file)), cli("health", "fake", "--config", str(file))
     )
     assert (called.status, called.out) == (0, b"done\n")
     assert asked.status == 2

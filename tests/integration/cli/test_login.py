@@ -48,7 +48,9 @@ async def test_a_login_gives_the_next_command_a_token_and_shows_no_secret(tmp_pa
 async def test_a_worker_without_a_login_says_what_to_do(tmp_path):
     async with AuthServer() as issuer, ProtectedServer(issuer) as server:
         config = _settings(tmp_path, server.url, '{ oauth = { grant = "authorization_code" } }')
-        done = await cli("tools", "mail", "--config", config, XDG_STATE_HOME=str(tmp_path))
+        # Else a Temporal that someone runs on the default port would be given a catalog of this server.
+        nowhere = {"OPENWOP_MCP__TEMPORAL__ADDRESS": "127.0.0.1:1"}
+        done = await cli("tools", "mail", "--config", config, XDG_STATE_HOME=str(tmp_path), **nowhere)
     assert done.status == 1
     assert "worker.py login mail" in done.err
 

@@ -189,13 +189,16 @@ async def test_a_call_that_no_worker_has_taken_says_which_task_queue_it_waits_on
 
 async def test_the_events_of_a_run_hold_the_bytes_of_its_results(dev, run):
     prose, value = await asyncio.gather(dev.cli("runs", "events", run), dev.cli("runs", "events", run, "--json"))
-    kinds = ["run.started", "node.started", "negotiation.decided", "node.completed", "run.completed"]
+    kinds = [
+        *("run.started", "node.started", "tool.session-opened", "negotiation.decided", "tool.session-closed"),
+        *("node.completed", "run.completed"),
+    ]
     assert [event["type"] for event in value.json] == kinds
     assert ODD in value.out
     assert INPUTS.encode() in value.out
     assert "node.completed" in prose.text
     [decided] = [line.split() for line in prose.text.splitlines() if "negotiation.decided" in line]
-    assert decided[1:] == [value.json[2]["timestamp"], "negotiation.decided", "mcp-client", "accepted", "2026-07-28"]
+    assert decided[1:] == [value.json[3]["timestamp"], "negotiation.decided", "mcp-client", "accepted", "2026-07-28"]
 
 
 async def test_the_log_says_why_there_was_no_revision_to_talk_in(dev):

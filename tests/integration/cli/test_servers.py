@@ -1,4 +1,4 @@
-"""`worker.py health` and `worker.py tools`: what servers say of themselves, asked directly."""
+"""`worker.py health` and `worker.py tools --cursor`: what servers say of themselves, asked directly."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RESULT = {
     "supportedVersions": ["2026-07-28"],
     "capabilities": {"tools": {}},
     "serverInfo": {"name": "chatty", "version": "1"},
-    "tools": [{"name": "one"}],
+    "tools": [{"name": "one", "inputSchema": {}}],
 }
 print("I have started", file=sys.stderr, flush=True)
 for line in sys.stdin:
@@ -77,11 +77,10 @@ async def test_a_server_of_an_older_revision_that_is_allowed_is_reachable_at_tha
     assert (value.status, value.json) == (0, {"state": "reachable", "revision": "2025-11-25"})
 
 
-async def test_why_tools_cannot_be_listed_is_told_with_code_and_delivery(dev):
+async def test_why_a_page_cannot_be_listed_is_told_with_code_and_delivery(dev):
     public = {"OPENWOP_MCP__SERVERS__FAKE__NETWORK": "public"}
-    prose, value = await asyncio.gather(
-        dev.cli("tools", "fake", **public), dev.cli("tools", "list", "fake", "--json", **public)
-    )
+    page = ("tools", "list", "fake", "--cursor", "")
+    prose, value = await asyncio.gather(dev.cli(*page, **public), dev.cli(*page, "--json", **public))
     assert (prose.status, prose.out) == (1, b"")
     assert prose.err.startswith("egress_denied, delivery not_sent: the address 127.0.0.1 ")
     error = value.json["error"]
@@ -104,7 +103,8 @@ async def test_what_a_program_writes_to_standard_error_is_in_a_workers_log_and_d
         assert (await cli("call", "chatty", "one", "--config", str(config), **queue)).status == 0
         done = await run.end(signal.SIGTERM)
     assert "I have started" in done.err
-    assert (listed.status, listed.err) == (0, "")
+    assert listed.status == 0
+    assert "I have started" not in listed.err
     assert "one" in listed.text
     # Where it dies, its last words are why.
     assert unknown.status == 1
@@ -123,14 +123,12 @@ async def test_where_there_is_no_settings_file_an_unknown_server_says_so(tmp_pat
     assert f"(no openwop-mcp.toml in {tmp_path})" in done.err
 
 
-async def test_tools_are_listed_one_page_at_a_time_and_the_next_one_is_named(dev):
-    done, whole = await asyncio.gather(dev.cli("tools", "fake"), dev.cli("tools", "list", "fake"))
+async def test_one_page_of_tools_is_listed_where_its_cursor_is_given_and_the_next_one_is_named(dev):
+    done = await dev.cli("tools", "fake", "--cursor", "")
     assert done.status == 0
-    assert done == whole
-    assert "one" in done.text
-    assert "First tool." in done.text
-    assert "More of it" not in done.text
-    assert "--cursor ''" in done.err
+    assert "two" in done.text
+    assert "one" not in done.text
+    assert done.err == "more tools follow: --cursor 'it'\"'\"'s'\n"
 
 
 async def test_a_cursor_is_forwarded_as_it_stands_and_the_page_is_unaltered(dev):

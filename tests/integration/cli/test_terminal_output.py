@@ -17,8 +17,8 @@ COMMANDS = {
     "a result as JSON": ("call", "fake", "hostile", "--json"),
     "an error": ("call", "fake", "refuses"),
     "an error as JSON": ("call", "fake", "refuses", "--json"),
-    "a list of tools": ("tools", "fake", "--cursor", "hostile"),
-    "a list as JSON": ("tools", "fake", "--cursor", "hostile", "--json"),
+    "a page of tools": ("tools", "fake", "--cursor", "hostile"),
+    "a page as JSON": ("tools", "fake", "--cursor", "hostile", "--json"),
 }
 
 

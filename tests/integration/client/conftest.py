@@ -9,6 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
+from openwop_mcp.client import _conversation
+
 
 @pytest.fixture(scope="session", autouse=True)
 def one_tls_context() -> Iterator[None]:
@@ -22,3 +24,9 @@ def one_tls_context() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(httpx, "create_ssl_context", once)
         yield
+
+
+@pytest.fixture(autouse=True)
+def first_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers of which each byte is given here are for request 1."""
+    monkeypatch.setattr(_conversation, "FIRST_IDS", 1)

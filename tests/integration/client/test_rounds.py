@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,9 +13,11 @@ from openwop_mcp import jsontext
 from openwop_mcp.client import CallOptions, McpClient
 from openwop_mcp.client._conversation import MAX_ROUNDS
 from openwop_mcp.effects.delivery import Delivery
-from openwop_mcp.errors import MalformedAnswerError, TimeLimitError
+from openwop_mcp.errors import InvalidRequestError, MalformedAnswerError, TimeLimitError
 from openwop_mcp.protocol.messages import FAULTS
+from openwop_mcp.protocol.mrtr import Input
 from tests.support.fake_server import Handler, Request, modern
+from tests.support.legacy_server import LegacyServer
 from tests.support.mcp_client import connected
 
 EXACT = b'{"b":9007199254740993,"a": 1.10,"s":"\\u00e9 \xc3\xa9 \\ud800"}'
@@ -232,3 +235,85 @@ async def test_the_state_is_neither_logged_nor_told(caplog: pytest.LogCaptureFix
         with pytest.raises(MalformedAnswerError) as caught:
             await client.call_tool("t", EXACT)
     assert secret not in f"{caught.value} {caught.value.facts} {caplog.text}"
+
+
+SUSPENDS = CallOptions(suspends=True)
+FORM = b'{"method":"elicitation/create","params":{"message":"Which?","requestedSchema":{},"n":1.10}}'
+GOES_ON: dict[str, Callable[[McpClient, CallOptions], Any]] = {
+    "tools/call": lambda client, options: client.call_tool("t", EXACT, options),
+    "prompts/get": lambda client, options: client.get_prompt("p", EXACT, options),
+    "resources/read": lambda client, options: client.read_resource("fake://one", options),
+}
+CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
+
+
+@pytest.mark.parametrize("method", GOES_ON)
+async def test_a_caller_that_suspends_has_the_question_as_it_came_and_repeats_from_any_client(method: str) -> None:
+    asked = _input(b'{"q":%b}' % FORM, STATE)
+    handler = _rounds(asked, DONE)
+    async with connected(handler) as (client, server):
+        exchange = await GOES_ON[method](client, SUSPENDS)
+        assert (exchange.result, exchange.asked) == (asked, True)
+        assert list(exchange.questions.requests) == ["q"]
+        assert server.requests[0].json["params"]["_meta"][CAPABILITIES] == {"elicitation": {"form": {}, "url": {}}}
+        again = replace(SUSPENDS, input=Input(1, b'{"q":{"n":1.10}}', STATE))
+        done = await GOES_ON[method](client, again)
+        assert (done.result, done.asked, done.questions) == (DONE, True, None)
+        first, second = server.requests
+        assert first.json["id"] != second.json["id"]
+        assert first.header("Mcp-Name") == second.header("Mcp-Name")
+        assert _params(second) == {**_params(first), "inputResponses": b'{"q":{"n":1.10}}', "requestState": STATE}
+
+
+async def test_a_caller_that_suspends_declares_so_only_where_something_can_be_asked() -> None:
+    async with connected(modern()) as (client, server):
+        await client.list_tools(options=SUSPENDS)
+        await client.complete(b'{"ref":{},"argument":{}}', SUSPENDS)
+        assert [request.json["params"]["_meta"][CAPABILITIES] for request in server.requests] == [{}, {}]
+
+
+async def test_neither_a_question_nor_what_an_answer_led_to_is_kept_for_others() -> None:
+    fresh = b'{"contents":[],"ttlMs":60000,"cacheScope":"public","n":%d}'
+    handler = _rounds(_input(b'{"q":%b}' % FORM), fresh % 1, fresh % 2)
+    async with connected(handler) as (client, server):
+        await client.read_resource("fake://one", SUSPENDS)
+        await client.read_resource("fake://one", replace(SUSPENDS, input=Input(1, b'{"q":{}}')))
+        assert (await client.read_resource("fake://one", SUSPENDS)).result == fresh % 2
+        assert (await client.read_resource("fake://one", SUSPENDS)).cached
+        # What was kept is no answer to a person's.
+        await client.read_resource("fake://one", replace(SUSPENDS, input=Input(1, b'{"q":{}}')))
+        assert len(server.requests) == 4
+
+
+@pytest.mark.parametrize(
+    ("requests", "fault"),
+    [
+        (b'{"q":{"method":"sampling/createMessage","params":{}}}', "input_required_undeclared"),
+        (b'{"q":%b,"r":{"method":"roots/list"}}' % FORM, "input_required_undeclared"),
+        (b'{"q":{"method":"elicitation/create","params":{"message":"?"}}}', "invalid_input_request"),
+        (b'{"q":{"method":"tools/call"}}', "invalid_input_request"),
+    ],
+)
+async def test_what_nobody_can_answer_is_final_for_a_caller_that_suspends(requests: bytes, fault: str) -> None:
+    async with connected(_rounds(_input(requests, STATE))) as (client, server):
+        with pytest.raises(MalformedAnswerError) as caught:
+            await client.call_tool("t", EXACT, SUSPENDS)
+        assert len(server.requests) == 1
+    error = caught.value
+    assert (error.fault, error.delivery, error.retryable) == (fault, Delivery.ANSWERED, False)
+    assert "e30" not in f"{error} {error.facts}"
+
+
+async def test_an_older_server_hears_of_no_elicitation_and_is_sent_no_answers() -> None:
+    legacy = LegacyServer()
+    async with connected(legacy, options={"floor": "2025-06-18"}) as (client, server):
+        await client.call_tool("echo", EXACT, SUSPENDS)
+        assert not any(b"elicitation" in request.body for request in server.requests)
+        sent = len(server.requests)
+        with pytest.raises(InvalidRequestError, match="nothing was sent"):
+            await client.call_tool("echo", EXACT, replace(SUSPENDS, input=Input(1, b'{"q":{}}', STATE)))
+        assert len(server.requests) == sent
+        legacy.results["tools/call"] = _input(b'{"q":%b}' % FORM)
+        with pytest.raises(MalformedAnswerError) as caught:
+            await client.call_tool("echo", EXACT, SUSPENDS)
+        assert caught.value.fault == "input_required_undeclared"

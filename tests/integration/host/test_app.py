@@ -203,7 +203,7 @@ async def test_a_missing_scope_is_named():
 
 async def test_an_operation_that_is_not_offered_is_not_found_with_and_without_a_key():
     for headers in ({}, bearer("acme-all")):
-        answer = await get("/tools", **headers)
+        answer = await get("/prompts", **headers)
         assert (answer.status_code, envelope(answer)["error"]) == (404, "not_found")
 
 
@@ -297,12 +297,11 @@ async def test_the_discovery_document_needs_no_key_and_claims_what_works_and_not
     answer = await get("/.well-known/openwop", FIXTURE_SETTINGS)
     told = answer.json()
     families = {name for name, record in told.items() if isinstance(record, dict) and "witness" in record}
-    assert families == {"auth", "eventLog", "idempotency", "limits", "mcp", "runList"}
+    assert families == {"auth", "eventLog", "idempotency", "interrupt", "limits", "mcp", "runList", "toolCatalog"}
     assert told["mcp"]["revisions"] == ["2026-07-28"]
     assert told["mcp"]["client"] is True
     assert told["eventLogSchemaVersion"] == 3
-    assert "conformance-mcp-client" in told["fixtures"]
-    assert "conformance-approval" not in told["fixtures"]
+    assert {"conformance-approval", "conformance-clarification", "conformance-mcp-client"} <= set(told["fixtures"])
     assert answer.headers["etag"] == etags.of_bytes(answer.content)
 
 

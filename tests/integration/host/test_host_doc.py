@@ -52,6 +52,13 @@ async def test_every_command_does_what_is_said_of_it(commands, tmp_path):
     assert any(one["effects"] == [] for one in answers if "effects" in one)
     [verdicts] = [one["results"] for one in answers if "results" in one]
     assert [verdict["ok"] for verdict in verdicts] == [False]
+    all_tools, workflows = [json.loads(line) for line in shown.splitlines() if line.startswith("[") and line[-1] == "]"]
+    assert {tool["source"] for tool in all_tools} == {"node-pack", "workflow"}
+    assert {tool["source"] for tool in workflows} == {"workflow"}
+    [compact] = [one["tools"] for one in answers if "tools" in one]
+    assert {tool["source"] for tool in compact} == {"node-pack"}
+    assert {member for tool in compact for member in tool["inputSchema"]} == {"type", "properties"}
+    assert [one["title"] for one in answers if one.get("toolId") == "openwop:core.delay"] == ["Wait"]
 
 
 def test_the_codes_that_are_described_are_registered_at_their_status():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.metadata
 import json
+import time
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -17,10 +18,14 @@ from openwop_client.types import (
     CancelRunRequest,
     CreateRunRequest,
     PauseRunRequest,
+    ResolveInterruptRequest,
     ResumeRunRequest,
 )
+from temporalio.client import Client
 
+from host.links import Links
 from host.workflows import FIXTURES
+from openwop_mcp.config import Host as HostSettings
 from tests.support.host_process import ACME, READER, HostProcess
 from tests.support.patience import PATIENCE
 
@@ -86,7 +91,8 @@ async def test_it_finds_out_what_there_is(client):
     assert "conformance-mcp-client" in offered.fixtures
     assert offered.families["mcp"].facets["client"] is True
     assert offered.families["mcp"].facets["revisions"] == ["2026-07-28"]
-    assert {"auth", "eventLog", "idempotency", "limits", "runList"} <= set(offered.families)
+    assert offered.families["interrupt"].facets["tokenAlgs"] == ["hs256"]
+    assert {"auth", "eventLog", "idempotency", "limits", "runList", "toolCatalog"} <= set(offered.families)
     # It knows each of them: what it does not know it leaves among the metadata.
     described = {name for name, value in offered.raw.items() if isinstance(value, dict) and "witness" in value}
     assert described == set(offered.families)
@@ -186,6 +192,57 @@ async def test_it_holds_a_run_and_lets_it_go_on(client):
     await does(drive)
 
 
+async def test_it_answers_what_a_run_waits_with(client):
+    def drive() -> None:
+        run_id = create(client, "conformance-approval")
+        when(client, run_id, "node.suspended")
+        assert client.runs_get(run_id).status == "waiting-approval"
+        refusing = ResolveInterruptRequest({"action": "perhaps"})
+        assert refused(lambda: client.interrupts_resolve_by_run(run_id, "gate", refusing)) == (400, "validation_error")
+        accept, key = ResolveInterruptRequest({"action": "accept"}), str(uuid.uuid4())
+        for _ in range(2):
+            answer = client.interrupts_resolve_by_run(run_id, "gate", accept, idempotency_key=key)
+            assert (answer.runId, answer.nodeId, answer.status) == (run_id, "gate", "completed")
+        again = refused(lambda: client.interrupts_resolve_by_run(run_id, "gate", accept))
+        assert again == (409, "interrupt_already_resolved")
+        assert polled(client, run_id)[-1].type == "run.completed"
+
+    await does(drive)
+
+
+async def test_it_answers_by_a_link_and_needs_no_key(client, dev):
+    temporal = await Client.connect(dev.serving.facts["temporal"])
+    links = Links(HostSettings(url=dev.serving.facts["host"]), {}, temporal)
+    run_id = await does(lambda: create(client, "conformance-clarification"))
+    await does(lambda: when(client, run_id, "node.suspended"))
+    [asked] = [event for event in await does(lambda: client.runs_poll_events(run_id).events) if event.nodeId == "ask"][
+        -1:
+    ]
+    tokens = []
+    for intent in ("inspect", "resolve"):
+        interrupt_id = asked.payload["interruptId"]
+        link = await links.make(run_id=run_id, node_id="ask", interrupt_id=interrupt_id, intent=intent)
+        assert link is not None
+        tokens.append(link.url.rpartition("/")[2])
+    reads, answers = tokens
+
+    def drive() -> None:
+        nobody = OpenwopClient(dev.serving.facts["host"], "nobody")
+        shown = nobody.interrupts_inspect_by_token(reads)
+        assert (shown.kind, [one["id"] for one in shown.data["questions"]]) == ("clarification", ["q1"])
+        given = ResolveInterruptRequest({"answers": {"q1": "green"}})
+        assert refused(lambda: nobody.interrupts_resolve_by_token(reads, given)) == (403, "forbidden")
+        assert nobody.interrupts_resolve_by_token(answers, given)["runId"] == run_id
+        assert refused(lambda: nobody.interrupts_resolve_by_token(answers, given)) == (
+            409,
+            "interrupt_already_resolved",
+        )
+        assert refused(lambda: nobody.interrupts_inspect_by_token(answers[:-1])) == (401, "interrupt_token_invalid")
+        assert polled(client, run_id)[-1].type == "run.completed"
+
+    await does(drive)
+
+
 async def test_it_reads_what_a_run_did(client):
     def drive() -> None:
         inputs = {"method": "callTool", "serverId": "conformance", "name": "echo", "arguments": {}}
@@ -195,6 +252,26 @@ async def test_it_reads_what_a_run_did(client):
         assert ledger is not None
         [effect] = ledger.effects
         assert (ledger.runId, effect.nodeId, effect.attempt, effect.state) == (run_id, "mcp-client", 1, "completed")
+
+    await does(drive)
+
+
+async def test_it_finds_the_tools(client):
+    def drive() -> None:
+        until = time.monotonic() + PATIENCE
+        listed: dict[str, Any] = {}
+        while "mcp:conformance.echo" not in listed:
+            assert time.monotonic() < until, sorted(listed)
+            listed = {tool.toolId: tool for tool in client.tools_list() or []}
+        echo = listed["mcp:conformance.echo"]
+        assert (echo.source, echo.safetyTier, echo.replayPolicy) == ("mcp", "write", "non-deterministic")
+        assert {tool.source for tool in listed.values()} == {"mcp", "node-pack", "workflow"}
+        for tool in listed.values():
+            assert client.tools_get(tool.toolId) == tool
+        assert client.tools_get("mcp:conformance.nothing") is None
+        compact = client.tools_list_compact() or []
+        assert [tool["toolId"] for tool in compact] == list(listed)
+        assert [tool["safetyTier"] for tool in compact] == [tool.safetyTier for tool in listed.values()]
 
     await does(drive)
 
@@ -213,7 +290,6 @@ async def test_it_is_told_what_is_wrong(client, dev):
             "validation_error",
         )
         # What is not offered is not there, which the client takes for an answer.
-        assert client.tools_list() is None
         assert client.runs_diff("acme/0123456789abcdef", "acme/0123456789abcdef") is None
         assert refused(client.host_effect_seams) == (404, "not_found")
 

@@ -330,8 +330,9 @@ async def test_a_poll_of_a_run_with_ten_thousand_events_costs_what_is_new(client
         handle = await pack.start(workflow([*nodes, *calls], [edge("first", "last")]))
         async with asyncio.timeout(LIMIT):
             last = -1
-            # Beside the nodes between: the run's start, what came of negotiating, `first` and the start of `last`.
-            while last + 1 < 10_000 + 2 * len(calls) + 5:
+            # Beside the nodes between: the run's start, what came of negotiating, `first` and how `last` begins. Of a
+            # call there are four events, the first two as it begins.
+            while last + 1 < 10_000 + 4 * len(calls) + 8:
                 last = (await polled(host, handle.id, afterSequence=last + 1, timeout=5))["lastSequence"]
         every = await polled(host, handle.id, timeout=1)
         assert len(every["events"]) == last + 1

@@ -12,7 +12,7 @@ import pytest
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.contrib.opentelemetry import TracingInterceptor
 
-from host import control, creation, records
+from host import creation, records, updates
 from host.ids import BoundId, project
 from host.scopes import Scopes
 from host.scopes import _name as scope_name
@@ -353,7 +353,7 @@ async def test_a_pause_with_a_key_happens_once(hosts: Hosts) -> None:
 async def test_without_a_worker_a_pause_is_to_be_tried_again(
     alone: Hosts, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(control, "PATIENCE", 0.3)
+    monkeypatch.setattr(updates, "PATIENCE", 0.3)
     run_id, once = await alone.create("delay"), key()
     path = f"/runs/{project(run_id)}:pause"
     for _ in range(2):

@@ -28,6 +28,13 @@ STATUSES = {
     "cancelling", "cancelled",
 }  # fmt: skip
 ABSENT = "/runs/acme~2F0123456789abcdef"
+FOR_EVER = {
+    "conformance-approval", "conformance-cancellable", "conformance-clarification", "conformance-run-duration-breach",
+}  # fmt: skip
+ACCEPT = {"resumeValue": {"action": "accept"}}
+FOREIGN = f"ow2.hs256.host.e30.{'A' * 43}"
+"""A token that has the form of one and was signed by nobody."""
+
 CALL = {"method": "callTool", "serverId": "conformance", "name": "echo", "arguments": {}}
 
 
@@ -104,7 +111,7 @@ async def test_a_major_that_is_not_listed_is_refused_with_those_that_are(dev, ve
 async def test_each_family_is_a_closed_record_whose_end_is_not_past(dev):
     document = await discovered(dev)
     families = {name: document[name] for name in set(document) & set(CAPABILITY_FAMILY_KEYS)}
-    assert set(families) >= {"auth", "eventLog", "idempotency", "limits", "mcp", "runList"}
+    assert set(families) >= {"auth", "eventLog", "idempotency", "interrupt", "limits", "mcp", "runList", "toolCatalog"}
     for family in families.values():
         assert family["status"] in {"stable", "experimental", "deprecated"}
         assert family["since"] in document["protocolVersions"]
@@ -178,6 +185,11 @@ async def test_each_operation_of_what_is_offered_answers_as_one(dev):
         ("POST", f"{ABSENT}:pause"),
         ("POST", f"{ABSENT}:resume"),
         ("GET", f"{ABSENT}/effects"),
+        ("POST", f"{ABSENT}/interrupts/gate"),
+        ("GET", f"/interrupts/{FOREIGN}"),
+        ("POST", f"/interrupts/{FOREIGN}"),
+        ("GET", "/tools"),
+        ("GET", "/tools/mcp:none.none"),
     ]
     for method, path in operations:
         answer = await dev.http.request(method, path)
@@ -185,10 +197,15 @@ async def test_each_operation_of_what_is_offered_answers_as_one(dev):
         assert answer.headers["content-type"] == "application/json"
         if answer.status_code >= 400:
             assert "no such operation" not in answer.json()["message"], path
-            assert refusal(answer) in {(404, "not_found"), (400, "validation_error")}
+            assert refusal(answer) in {
+                (404, "not_found"), (400, "validation_error"), (401, "interrupt_token_invalid"),
+            }  # fmt: skip
     described = (await dev.http.get("/openapi.json")).json()["paths"]
     told = {(method.upper(), re.sub(r"\{\w+\}", "*", path)) for path, item in described.items() for method in item}
-    assert told == {(m, p.replace(ABSENT, "/runs/*").replace("conformance-noop", "*")) for m, p in operations}
+    ids = {ABSENT: "/runs/*", "conformance-noop": "*", "mcp:none.none": "*", FOREIGN: "*", "s/gate": "s/*"}
+    for given, shown in ids.items():
+        operations = [(method, path.replace(given, shown)) for method, path in operations]
+    assert told == set(operations)
 
 
 async def test_an_operation_that_is_not_offered_is_not_found(dev):
@@ -208,28 +225,17 @@ async def test_each_workflow_that_is_told_can_be_run(dev):
     needed = {
         "conformance-noop", "conformance-failure", "conformance-delay", "conformance-cancellable",
         "conformance-multi-node", "conformance-identity", "conformance-idempotent", "conformance-mcp-client",
+        "conformance-approval", "conformance-clarification",
     }  # fmt: skip
     assert needed <= set(offered)
     inputs = {"conformance-identity": {"payload": {}}, "conformance-idempotent": {"nonce": "n"}}
     for workflow_id in offered:
         run_id = await dev.create(workflow_id, inputs.get(workflow_id))
         assert (await dev.http.get(f"/workflows/{workflow_id}")).json()["id"] == workflow_id
-        if workflow_id in {"conformance-cancellable", "conformance-run-duration-breach"}:
+        if workflow_id in FOR_EVER:
             assert (await dev.http.post(f"{path_of(run_id)}/cancel")).status_code == 200
         ending = (await dev.log(run_id))[-1]["type"]
         assert (ending == "run.failed") == (workflow_id == "conformance-failure"), workflow_id
-
-
-async def test_a_workflow_that_needs_what_is_not_offered_is_told_and_not_run(dev):
-    offered = await discovered(dev)
-    for workflow_id in ("conformance-approval", "conformance-clarification"):
-        if "interrupt" in offered:
-            assert workflow_id in offered["fixtures"]
-            continue
-        assert workflow_id not in offered["fixtures"]
-        answer = await dev.http.post("/runs", json={"workflowId": workflow_id})
-        assert refusal(answer) == (422, "capability_required")
-        assert answer.json()["details"] == {"requiredCapability": "interrupt"}
 
 
 async def test_whoever_has_no_key_is_told_the_same_of_what_there_is_and_of_what_there_is_not(dev):
@@ -550,11 +556,20 @@ PAYLOADS: dict[str, tuple[set[str], set[str]]] = {
     "node.retried": ({"nodeId", "attempt"}, {"delayMs", "lastError"}),
     "node.skipped": ({"nodeId"}, {"reason"}),
     "node.cancelled": ({"nodeId"}, {"reason"}),
+    "interrupt.requested": ({"kind", "key", "data"}, {"resumeSchema", "timeoutMs"}),
+    "interrupt.resolved": (
+        {"nodeId", "interruptId", "kind"},
+        {"reason", "resumeValue", "resolvedBy", "decision", "action", "refineFeedback", "editedArtifactData"},
+    ),
+    "node.suspended": ({"nodeId"}, {"interruptId", "kind", "reason", "key"}),
+    "node.resumed": ({"nodeId"}, {"interruptId", "resumeValue"}),
     "negotiation.decided": (
         {"protocol", "outcome", "at"},
         {"version", "floor", "peerDigest", "requested", "reason"},
     ),
     "cap.breached": ({"kind"}, {"limit", "observed", "nodeId"}),
+    "tool.session-opened": ({"sessionId", "toolId"}, set()),
+    "tool.session-closed": ({"sessionId", "toolId", "outcome"}, set()),
 }
 """What the payload of each type must and may hold."""
 
@@ -568,8 +583,11 @@ async def test_each_event_is_of_a_registered_type_and_holds_what_that_may_hold(d
         await dev.create("conformance-failure"),
         await dev.create("conformance-multi-node", tags=["t"], metadata={}),
         await dev.create("conformance-cap-breach", configurable=cut),
+        asked := await dev.create("conformance-approval"),
         held := await dev.create("conformance-delay", {"delayMs": 60_000}),
     ]
+    await dev.until(asked, "node.suspended")
+    assert (await dev.http.post(f"{path_of(asked)}/interrupts/gate", json=ACCEPT)).status_code == 200
     await dev.until(held, "node.started")
     for what in (":pause", ":resume", "/cancel"):
         assert (await dev.http.post(f"{path_of(held)}{what}", json={"reason": "x"})).is_success
@@ -798,3 +816,57 @@ async def test_a_run_that_fails_says_why_in_a_registered_code(dev):
     assert log[-1]["type"] == "run.failed"
     assert code in ERROR_CODE_HTTP_STATUS
     assert (await dev.http.get(path_of(run_id))).json()["error"]["code"] == code
+
+
+# --- interrupts
+
+
+async def test_an_approval_is_answered_where_it_waits(dev):
+    run_id = await dev.create("conformance-approval")
+    await dev.until(run_id, "node.suspended")
+    assert (await dev.http.get(path_of(run_id))).json()["status"] == "waiting-approval"
+    answer = await dev.http.post(f"{path_of(run_id)}/interrupts/gate", json=ACCEPT)
+    assert answer.status_code == 200
+    assert answer.json()["runId"] == run_id
+    assert answer.json()["nodeId"] == "gate"
+    assert (await dev.log(run_id))[-1]["type"] == "run.completed"
+
+
+async def test_a_clarification_is_answered_question_by_question(dev):
+    run_id = await dev.create("conformance-clarification")
+    await dev.until(run_id, "node.suspended")
+    assert (await dev.http.get(path_of(run_id))).json()["status"] == "waiting-input"
+    where = f"{path_of(run_id)}/interrupts/ask"
+    assert refusal(await dev.http.post(where, json={"resumeValue": {"answers": {}}})) == (400, "validation_error")
+    assert (await dev.http.post(where, json={"resumeValue": {"answers": {"q1": "green"}}})).status_code == 200
+    assert (await dev.log(run_id))[-1]["type"] == "run.completed"
+
+
+async def test_what_has_its_answer_takes_no_other(dev):
+    run_id = await dev.create("conformance-approval")
+    await dev.until(run_id, "node.suspended")
+    where = f"{path_of(run_id)}/interrupts/gate"
+    assert (await dev.http.post(where, json=ACCEPT)).status_code == 200
+    await dev.log(run_id)
+    assert refusal(await dev.http.post(where, json=ACCEPT)) == (409, "interrupt_already_resolved")
+
+
+async def test_what_was_cancelled_takes_no_answer(dev):
+    run_id = await dev.create("conformance-approval")
+    await dev.until(run_id, "node.suspended")
+    assert (await dev.http.post(f"{path_of(run_id)}/cancel")).status_code == 200
+    await dev.log(run_id)
+    where = f"{path_of(run_id)}/interrupts/gate"
+    assert refusal(await dev.http.post(where, json=ACCEPT)) == (409, "interrupt_already_resolved")
+
+
+async def test_a_run_that_is_not_there_takes_no_answer(dev):
+    assert refusal(await dev.http.post(f"{ABSENT}/interrupts/gate", json=ACCEPT)) == (404, "not_found")
+
+
+async def test_tokens_are_of_the_scheme_that_is_told_and_others_are_refused(dev):
+    assert (await discovered(dev))["interrupt"]["tokenAlgs"] == ["hs256"]
+    for token in ("0123456789abcdef", FOREIGN, FOREIGN.replace("hs256", "none"), FOREIGN.replace("host", "other")):
+        for method in ("GET", "POST"):
+            answer = await dev.http.request(method, f"/interrupts/{token}", json=ACCEPT if method == "POST" else None)
+            assert refusal(answer) == (401, "interrupt_token_invalid")

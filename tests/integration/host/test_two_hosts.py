@@ -16,6 +16,7 @@ import httpx
 import pytest
 
 from openwop_mcp.embedded import EmbeddedTemporal
+from openwop_mcp.runs.sessions import OPENED
 from tests.support.cli import serving
 from tests.support.fake_server import FakeServer, Request, modern, result_reply
 from tests.support.host_process import Frame, HostProcess, host_process, path_of
@@ -172,7 +173,7 @@ async def test_a_client_whose_host_is_killed_misses_nothing_at_the_other(both):
             with contextlib.suppress(httpx.TransportError):
                 async for frame in dying.frames(run_id):
                     seen[run_id].append(frame)
-                    if frame.event == "node.started":
+                    if frame.event == OPENED:
                         begun.set()
 
         async with asyncio.TaskGroup() as following:
@@ -187,7 +188,7 @@ async def test_a_client_whose_host_is_killed_misses_nothing_at_the_other(both):
         both.gate.open.release()
     for run_id in calls:
         [*_, last] = seen[run_id]
-        assert last.event == "node.started"
+        assert last.event == OPENED
         assert last.id is not None
         rest = [frame async for frame in both.two.frames(run_id, after=int(last.id))]
         log = await both.one.log(run_id)
@@ -235,7 +236,7 @@ async def test_a_poll_goes_on_at_the_other_host(both):
             page = (await hosts[0].http.get(f"{path_of(run_id)}/events/poll?timeout=1{after}")).json()
             events += page["events"]
             is_over = page["isTerminal"]
-            if events and events[-1]["type"] == "node.started":
+            if events and events[-1]["type"] == OPENED:
                 both.gate.open.release()
     assert events == await both.one.log(run_id)
 
@@ -249,11 +250,11 @@ async def test_a_host_that_is_told_to_end_does_so_in_time_though_clients_read(bo
         async def follow(mode: str) -> None:
             async for frame in ending.frames(run_id, f"streamMode={mode}"):
                 seen.append(frame)
-                if frame.event == "node.started":
+                if frame.event == OPENED:
                     begun.set()
 
         async def poll() -> httpx.Response:
-            return await ending.http.get(f"{path_of(run_id)}/events/poll?afterSequence=1&timeout=60")
+            return await ending.http.get(f"{path_of(run_id)}/events/poll?afterSequence=2&timeout=60")
 
         following = [asyncio.create_task(follow(mode)) for mode in ("debug", "values", "updates", "messages")]
         await asyncio.wait_for(begun.wait(), PATIENCE)

@@ -8,8 +8,9 @@ from typing import Any
 import jsonschema
 import pytest
 
-from openwop_mcp.effects.doubt import Answer, interrupt_id, question, read_answer, read_verdict
+from openwop_mcp.effects.doubt import Answer, question, read_answer, read_verdict
 from openwop_mcp.errors import InvalidRequestError
+from openwop_mcp.questions.question import interrupt_id
 
 DETAILS = b'{"effectId":"acme/opaque","serverId":"bank","name":"pay", "attempt":2,"n":1.10}'
 EDITED = b'{ "content":[], "n":1.10, "big":123456789012345678901234 }'

@@ -152,6 +152,17 @@ def test_a_fault_names_its_place(members: dict[str, Any], field: str) -> None:
     assert field_of({"workflowId": "flow", **members}) == field
 
 
+def test_a_callback_is_taken_where_it_is_offered() -> None:
+    body = json.dumps({"workflowId": "flow", "callbackUrl": "https://example.org"}).encode()
+    assert read_create_run(body, tenant="acme", callbacks=True).callback_url == "https://example.org"
+    for url in ("", 1, None, "x" * 2049):
+        with pytest.raises(HostError) as caught:
+            read_create_run(
+                json.dumps({"workflowId": "flow", "callbackUrl": url}).encode(), tenant="acme", callbacks=True
+            )
+        assert caught.value.details == {"field": "callbackUrl"}
+
+
 def test_a_run_of_no_workflow_is_refused() -> None:
     assert field_of({"inputs": {}}) == "workflowId"
 

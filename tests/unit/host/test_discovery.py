@@ -11,7 +11,8 @@ import pytest
 
 from host import discovery
 from openwop_mcp.config import Issuer
-from openwop_mcp.runs.start import ENGINE_VERSION, Options
+from openwop_mcp.runs.engines import ENGINE_VERSION
+from openwop_mcp.runs.start import Options
 
 FAMILIES: dict[str, discovery.Facets] = {
     "mcp": discovery.mcp_facets(date(2026, 11, 30)),
@@ -20,6 +21,7 @@ FAMILIES: dict[str, discovery.Facets] = {
     "runList": discovery.run_list_facets(max_page_size=100, filters=["status", "workflowId"]),
     "limits": discovery.limits_facets(Options(call_bytes=16 * 1024**2)),
     "auth": discovery.auth_facets(),
+    "toolCatalog": discovery.tool_catalog_facets(["mcp", "workflow"]),
 }
 
 
@@ -138,7 +140,9 @@ def test_hosts_that_offer_the_same_send_the_same_bytes_and_the_tag_follows_the_b
     for other in (
         discovery.document(version="0.1.1", families=FAMILIES, fixtures=("a", "b")),
         discovery.document(version="0.1.0", families=FAMILIES),
-        discovery.document(version="0.1.0", families=FAMILIES | {"toolCatalog": {}}, fixtures=("a", "b")),
+        discovery.document(
+            version="0.1.0", families=FAMILIES | {"interrupt": {"tokenAlgs": ["hs256"]}}, fixtures=("a", "b")
+        ),
     ):
         assert other.etag != here.etag
 
@@ -149,4 +153,19 @@ def test_limits_of_runs_are_told_where_the_host_has_them() -> None:
         "maxRequestBodyBytes": 5,
         "maxRunDurationMs": 1000,
         "maxNodeExecutions": 9,
+    }
+
+
+def test_of_interrupts_it_says_what_signs_and_whether_somebody_is_told() -> None:
+    assert discovery.interrupt_facets(("hs256",), callbacks=False) == {"tokenAlgs": ["hs256"]}
+    told = root({"interrupt": discovery.interrupt_facets(("hs256",), callbacks=True)})["interrupt"]
+    assert (told["tokenAlgs"], told["callbackDelivery"]) == (["hs256"], True)
+
+
+def test_of_tools_it_says_where_they_come_from_and_how_they_are_shown() -> None:
+    told = root(FAMILIES)["toolCatalog"]
+    assert {name: told[name] for name in told.keys() - {"status", "since", "until", "witness"}} == {
+        "sources": ["mcp", "workflow"],
+        "compactView": True,
+        "sessionLifecycle": True,
     }

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from host.snapshot import RunView
+from host.snapshot import RunView, Waiting
+from openwop_mcp.runs.engines import ENGINE_VERSION
 from openwop_mcp.runs.events import RunEvent, timestamp
 from tests.support.call_failures import call_failure, in_doubt
 from tests.support.exact import ARGUMENTS
@@ -42,8 +43,8 @@ def asked(sequence: int, interrupt_id: str, kind: str, node_id: str) -> RunEvent
     return RunEvent(f"generation-{sequence}", RUN_ID, "node.suspended", payload, timestamp(0), sequence, node_id)
 
 
-def told(sequence: int, event_type: str, payload: bytes = b"{}") -> RunEvent:
-    return RunEvent(f"generation-{sequence}", RUN_ID, event_type, payload, timestamp(0), sequence)
+def told(sequence: int, event_type: str, payload: bytes = b"{}", node_id: str | None = None) -> RunEvent:
+    return RunEvent(f"generation-{sequence}", RUN_ID, event_type, payload, timestamp(0), sequence, node_id)
 
 
 def test_a_run_whose_log_has_not_begun_is_pending_and_shows_what_it_was_started_with() -> None:
@@ -54,7 +55,7 @@ def test_a_run_whose_log_has_not_begun_is_pending_and_shows_what_it_was_started_
         "status": "pending",
         "owner": {"tenant": "acme", "subject": OWNER.subject},
         "eventLogSchemaVersion": 3,
-        "engineVersion": 1,
+        "engineVersion": ENGINE_VERSION,
         "tags": ["x"],
         "metadata": {"n": 1.1},
     }
@@ -160,8 +161,34 @@ def test_the_kind_of_a_question_tells_what_a_run_waits_for(kind: str, status: st
 def test_of_two_questions_the_older_one_is_shown_and_then_the_other() -> None:
     waiting = view(model("a", "b"), asked(3, "acme/i", "approval", "a"), asked(4, "acme/j", "clarification", "b"))
     assert (waiting.status(), shown(waiting)["currentNodeId"]) == ("waiting-approval", "a")
-    waiting.take([told(5, "interrupt.resolved", b'{"interruptId":"acme/i"}')])
+    waiting.take([told(5, "interrupt.resolved", b'{"interruptId":"acme/i"}', "a")])
     assert (waiting.status(), shown(waiting)["currentNodeId"]) == ("waiting-input", "b")
+
+
+def test_what_waits_is_found_by_its_node_and_by_its_interrupt() -> None:
+    question = RunEvent("generation-2", RUN_ID, "interrupt.requested", b"{}", timestamp(0), 2, "a")
+    waiting = view(model("a", "b"), question, asked(3, "acme/i", "approval", "a"))
+    found = waiting.waiting_at("a")
+    assert found == Waiting("acme/i", "a", "waiting-approval", 2)
+    assert waiting.waiting_with("acme/i") == found
+    assert waiting.waiting_at("b") is waiting.waiting_with("acme/j") is None
+    assert (waiting.has_asked("a"), waiting.has_asked("b")) == (True, False)
+    waiting.take([told(4, "node.cancelled", b"{}", "b"), told(5, "node.cancelled", b"{}", "a")])
+    assert waiting.waiting_at("a") is waiting.waiting_with("acme/i") is None
+    assert (waiting.has_asked("a"), waiting.status()) == (True, "running")
+
+
+def test_nodes_that_wait_with_one_interrupt_are_answered_one_by_one() -> None:
+    waiting = view(model("a", "b"), asked(2, "acme/i", "approval", "a"), asked(3, "acme/i", "approval", "b"))
+    waiting.take([told(4, "interrupt.resolved", b'{"interruptId":"acme/i"}', "a")])
+    assert waiting.waiting_at("a") is None
+    assert waiting.waiting_at("b") == waiting.waiting_with("acme/i")
+
+
+def test_a_run_that_has_ended_waits_with_nothing() -> None:
+    over = view(model("a"), asked(2, "acme/i", "approval", "a"), told(3, "run.cancelled"))
+    assert over.waiting_at("a") is over.waiting_with("acme/i") is None
+    assert over.has_asked("a")
 
 
 def test_a_paused_run_is_paused_though_it_asks_and_asks_again_once_it_goes_on() -> None:

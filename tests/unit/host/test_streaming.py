@@ -66,7 +66,7 @@ def test_another_mode_is_refused_with_each_that_is_served(asked: str) -> None:
 def test_updates_tell_where_run_and_nodes_came_to_stand_and_debug_tells_all() -> None:
     updates, debug = StreamMode.parse("updates"), StreamMode.parse("debug")
     told = ["run.started", "run.paused", "run.failed", "node.skipped", "node.suspended", "interrupt.requested"]
-    besides = ["node.started", "node.retried", "negotiation.decided", "acme.thing"]
+    besides = ["node.started", "node.retried", "negotiation.decided", "tool.session-opened", "acme.thing"]
     assert [updates.admits(one) for one in told] == told
     assert [updates.admits(one) for one in besides] == [None] * len(besides)
     assert [debug.admits(one) for one in told + besides] == told + besides

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from openwop_mcp import jsontext
-from openwop_mcp.calls import METHODS, CallRequest
-from openwop_mcp.errors import InvalidRequestError
+from openwop_mcp.calls import METHODS, CallRequest, Input
+from openwop_mcp.errors import InvalidRequestError, NotCallableError
 from openwop_mcp.nodes import REGISTRY, NodeCall
 from openwop_mcp.nodes.calls import METHOD_OF
 from tests.support import exact
@@ -102,3 +104,50 @@ def test_the_conformance_node_is_told_its_method_and_has_no_completions(inputs: 
     with pytest.raises(InvalidRequestError, match=says) as caught:
         asked("core.conformance.mcp-client", b"{}", inputs)
     assert caught.value.facts["path"] == "inputs.method"
+
+
+def allowed(globs: bytes | None, config: bytes, inputs: bytes = b"{}", type_id: str = "community.mcp.call-tool") -> str:
+    request, _ = NodeCall("n", "acme", 1, config, allowed=globs).request(REGISTRY[type_id], inputs)
+    return request.subject
+
+
+@pytest.mark.parametrize("globs", [b'["s.t"]', b'["no","s.*"]', b'["?.[a-t]"]', b'["*"]', None])
+def test_a_tool_that_the_definition_admits_is_called_wherever_its_name_comes_from(globs: bytes | None) -> None:
+    assert allowed(globs, b'{"serverId":"s","name":"t"}') == "t"
+    assert allowed(globs, b'{"serverId":"s","name":"other.tool"}', b'{"name":"t"}') == "t"
+    given = b'{"method":"callTool","serverId":"s","name":"t"}'
+    assert allowed(globs, b"{}", given, "core.conformance.mcp-client") == "t"
+
+
+@pytest.mark.parametrize("globs", [b"[]", b'["s"]', b'["S.T"]', b'["s.t?"]', b'["x.t","s.T"]', b'["t"]'])
+def test_any_other_tool_is_refused_wherever_its_name_comes_from_and_is_not_quoted(globs: bytes) -> None:
+    given = b'{"method":"callTool","serverId":"s","name":"t"}'
+    for type_id, config, inputs in (
+        ("community.mcp.call-tool", b'{"serverId":"s","name":"t"}', b"{}"),
+        ("community.mcp.call-tool", b'{"serverId":"x","name":"T"}', b'{"serverId":"s","name":"t"}'),
+        ("core.conformance.mcp-client", b"{}", given),
+    ):
+        with pytest.raises(NotCallableError, match="allowedTools") as caught:
+            allowed(globs, config, inputs, type_id)
+        assert "s.t" not in caught.value.message
+
+
+def test_what_calls_no_tool_needs_no_leave() -> None:
+    given = b'{"method":"getPrompt","serverId":"s","name":"greet"}'
+    assert allowed(b"[]", b"{}", given, "core.conformance.mcp-client") == "greet"
+
+
+def test_the_tools_that_may_be_called_travel_only_where_the_definition_names_them() -> None:
+    call = NodeCall("n", "acme", 1, b"{}", allowed=b'["s.*"]')
+    assert NodeCall.decode(call.encode()) == call
+    assert b"allowed" not in NodeCall("n", "acme", 1, b"{}").encode()
+
+
+def test_what_a_node_answers_and_has_approved_travels_exactly_and_only_where_there_is_any() -> None:
+    bare = NodeCall("a", "acme", 1, b'{"serverId":"s","name":"t"}')
+    assert b"suspends" not in bare.encode()
+    given = Input(2, b'{"q":{"n":1.10}}', b'"e30=\\u0000 \xc3\xbc"', ("d",))
+    call = dataclasses.replace(bare, suspends=True, input=given, approved=b'{"tier":"write"}')
+    assert NodeCall.decode(call.encode()) == call
+    request, _ = call.request(REGISTRY["community.mcp.call-tool"], b"{}")
+    assert (request.suspends, request.input, request.approved) == (True, given, b'{"tier":"write"}')

@@ -9,6 +9,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from pydantic import ValidationError
 
+from openwop_mcp.catalog import shapes
 from openwop_mcp.nodes import REGISTRY
 from openwop_mcp.nodes.manifest import files
 
@@ -19,7 +20,7 @@ def test_the_manifest_and_the_schemas_on_disk_are_those_of_the_registry() -> Non
     on_disk = {
         str(path.relative_to(PACK)): path.read_bytes() for path in [PACK / "pack.json", *PACK.glob("schemas/*.json")]
     }
-    assert on_disk == files(), "run python -m openwop_mcp.nodes"
+    assert on_disk == {**files(), **shapes.files()}, "run python -m openwop_mcp.nodes"
 
 
 def test_every_published_schema_is_a_closed_json_schema() -> None:

@@ -23,8 +23,6 @@ from openwop_mcp.runs.definition import (
 from tests.support.graphs import edge, node, workflow
 
 FIXTURES = Path(__file__).parents[3] / "examples" / "fixtures"
-GATES = {"conformance-approval": "core.approvalGate", "conformance-clarification": "core.clarificationGate"}
-"""Fixtures whose node types are not there."""
 
 
 def parsed(definition: dict[str, Any] | bytes) -> Definition:
@@ -38,16 +36,14 @@ def faults(definition: dict[str, Any] | bytes) -> tuple[str, ...]:
     return caught.value.faults
 
 
-@pytest.mark.parametrize(
-    "path", [path for path in sorted(FIXTURES.glob("*.json")) if path.stem not in GATES], ids=lambda path: path.stem
-)
+@pytest.mark.parametrize("path", sorted(FIXTURES.glob("*.json")), ids=lambda path: path.stem)
 def test_every_fixture_is_a_definition_named_by_its_file(path: Path) -> None:
     assert parsed(path.read_bytes()).id == path.stem
 
 
-@pytest.mark.parametrize(("name", "type_id"), GATES.items())
-def test_a_definition_for_a_host_that_has_more_node_types_is_told_from_a_faulty_one(name: str, type_id: str) -> None:
-    text = (FIXTURES / f"{name}.json").read_bytes()
+def test_a_definition_for_a_host_that_has_more_node_types_is_told_from_a_faulty_one() -> None:
+    type_id = "core.agent"
+    text = json.dumps(workflow([node("a", type_id)])).encode()
     with pytest.raises(DefinitionError) as caught:
         parsed(text)
     assert caught.value.unknown_types == (type_id,)
@@ -429,3 +425,105 @@ def test_a_condition_may_look_at_its_own_source_and_at_what_lies_above() -> None
 
 def test_a_definition_that_nests_too_deep_is_refused_before_it_is_read() -> None:
     assert faults(b'{"nodes":' + b"[" * 1_000_000) == ("flow.json: nested deeper than 512 levels (byte 0)",)
+
+
+@pytest.mark.parametrize("globs", [["weather.get_*", "bank.transfer"], []])
+def test_the_tools_that_a_run_may_call_are_kept_and_absent_is_not_none(globs: list[str]) -> None:
+    text = parsed(workflow([node("a")], allowedTools=globs)).allowed_tools
+    assert text is not None
+    assert json.loads(text) == globs
+    assert parsed(workflow([node("a")])).allowed_tools is None
+
+
+@pytest.mark.parametrize(
+    ("globs", "fault"),
+    [
+        ("weather.*", "allowedTools: Input should be a valid list"),
+        ([1], "allowedTools[0]: Input should be a valid string"),
+        ([""], "allowedTools[0]: String should have at least 1 character"),
+        (["x" * 8_000, "y" * 200], "allowedTools: 8207 bytes are over 8192: write globs, such as weather.get_*"),
+    ],
+)
+def test_a_list_of_allowed_tools_that_cannot_be_one_is_a_fault(globs: Any, fault: str) -> None:
+    assert faults(workflow([node("a")], allowedTools=globs)) == (f"flow.json: {fault}",)
+
+
+# --- gates ---
+
+APPROVAL_DATA = {"artifactId": "i", "artifactType": "t", "title": "t", "actions": ["accept"]}
+
+
+@pytest.mark.parametrize(
+    ("type_id", "config", "fault"),
+    [
+        ("core.approvalGate", {}, "config.title: write it"),
+        ("core.approvalGate", {"title": ""}, "config.title"),
+        ("core.approvalGate", {"title": "t", "actions": []}, "config.actions"),
+        (
+            "core.approvalGate",
+            {"title": "t", "actions": ["accept", "accept"]},
+            "config.actions: write each of them once",
+        ),
+        ("core.approvalGate", {"title": "t", "actions": ["approve"]}, "config.actions[0]"),
+        ("core.approvalGate", {"title": "t", "approversList": []}, "config.approversList"),
+        ("core.approvalGate", {"title": "t", "requiredApprovals": 2}, "config.requiredApprovals: remove it"),
+        ("core.approvalGate", {"title": "t", "timeoutMs": 0}, "config.timeoutMs"),
+        ("core.approvalGate", {"title": "t", "timeoutMs": 1.5}, "config.timeoutMs"),
+        ("core.approvalGate", {"title": "t", "timeoutMs": 10**12}, "config.timeoutMs"),
+        ("core.approvalGate", {"title": "t", "timeoutMs": None}, "config.timeoutMs"),
+        ("core.clarificationGate", {"questions": []}, "config.questions"),
+        ("core.clarificationGate", {"questions": [{"id": "q"}]}, "config.questions[0].question"),
+        (
+            "core.clarificationGate",
+            {"questions": [{"id": "q", "question": "?", "schema": 7}]},
+            "config.questions[0].schema",
+        ),
+        (
+            "core.clarificationGate",
+            {"questions": [{"id": "q", "question": "?"}] * 2},
+            "config.questions: write each of them",
+        ),
+        ("core.interrupt", {"kind": "credential", "data": {}}, "config.kind"),
+        ("core.interrupt", {"kind": "custom"}, "config.data: write it"),
+        ("core.interrupt", {"kind": "custom", "data": {}}, "config: data.customKind"),
+        ("core.interrupt", {"kind": "external-event", "data": {"eventType": "e"}}, "config: data.correlation"),
+        ("core.interrupt", {"kind": "approval", "data": {**APPROVAL_DATA, "actions": []}}, "config: data.actions"),
+        (
+            "core.interrupt",
+            {"kind": "clarification", "data": {"questions": [{"id": "q"}]}},
+            "config: data.questions.0.question",
+        ),
+        (
+            "core.interrupt",
+            {"kind": "custom", "data": {"customKind": "c"}, "resumeSchema": True},
+            "config.resumeSchema",
+        ),
+        ("community.mcp.call-tool", {"serverId": "s", "name": "n", "inputTimeoutMs": 0}, "config.inputTimeoutMs"),
+    ],
+)
+def test_a_gate_that_cannot_be_asked_is_a_fault_of_its_definition(type_id: str, config: Any, fault: str) -> None:
+    (found,) = faults(workflow([node("g", type_id, config=config)]))
+    assert fault in found
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"kind": "custom", "data": {"customKind": "c", "payload": [1.5]}, "timeoutMs": 10.0},
+        {"kind": "approval", "data": {**APPROVAL_DATA, "onTimeout": "escalate", "approversList": ["a"]}},
+        {
+            "kind": "clarification",
+            "data": {"questions": [{"id": "q", "question": "?", "schema": {}}], "contextType": "c"},
+        },
+        {"kind": "external-event", "data": {"eventType": "e", "correlation": {}}, "resumeSchema": {}},
+    ],
+)
+def test_every_kind_of_interrupt_can_be_asked(config: Any) -> None:
+    assert parsed(workflow([node("g", "core.interrupt", config=config)])).nodes[0].type.run == "gate"
+
+
+def test_an_approval_shows_what_other_nodes_gave_and_gives_what_was_answered() -> None:
+    shows = {"artifactData": {"type": "connection", "nodeId": "a", "outputKey": "result"}}
+    takes = {"arguments": {"type": "connection", "nodeId": "g", "outputKey": "editedArtifactData"}}
+    gate = node("g", "core.approvalGate", config={"title": "t"}, inputs=shows)
+    parsed(workflow([node("a"), gate, node("b", inputs=takes)], [edge("a", "g"), edge("g", "b")]))

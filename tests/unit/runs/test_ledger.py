@@ -11,7 +11,7 @@ from temporalio.api.enums.v1 import TimeoutType
 from temporalio.api.failure.v1 import Failure
 from temporalio.api.history.v1 import HistoryEvent
 
-from openwop_mcp.calls import CallRequest, record
+from openwop_mcp.calls import CallRequest, Input, record
 from openwop_mcp.failures import json_payload
 from openwop_mcp.nodes import NodeCall
 from openwop_mcp.runs.ledger import EffectAttempt, effect_attempts
@@ -220,3 +220,20 @@ def test_absent_arguments_and_empty_ones_are_one_effect() -> None:
     one.called(arguments=b"null")
     other.called(arguments=b"{ }")
     assert attempts(one)[0].effect == attempts(other)[0].effect
+
+
+def test_what_only_asked_released_its_claim_and_tells_how_often_the_server_had_asked_by_then() -> None:
+    history = History()
+    history.completed(history.called(), interim="approval")
+    history.completed(history.called("2", node="1", attempt=2, suspends=True), interim="input", round="1")
+    answered = {"node": "1", "attempt": 3, "input": Input(1, b'{"q":{}}', b'"s"')}
+    history.completed(history.called("3", **answered), interim="input", round="4")
+    history.completed(history.called("4", node="1", attempt=4, input=Input(4)))
+    told = [(one.state, one.interim, one.round, one.asked) for one in attempts(history)]
+    assert told == [
+        ("released", "approval", 0, 0),
+        ("released", "input", 0, 1),
+        ("released", "input", 1, 4),
+        ("completed", None, 4, 4),
+    ]
+    assert len({one.effect.effect_id for one in attempts(history)}) == 1

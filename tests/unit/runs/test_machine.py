@@ -61,7 +61,8 @@ def fail(run: TemporalModel, node_id: str, failure: Failure | None = None) -> No
 
 def test_a_chain_runs_node_by_node_and_every_step_is_told() -> None:
     run = model([node("a"), node("b")], [edge("a", "b")])
-    assert run.commands == [ScheduleNode(0, "a", "community.mcp.call-tool", 1, json.dumps(CALL_CONFIG).encode(), b"{}")]
+    config = json.dumps(CALL_CONFIG).encode()
+    assert run.commands == [ScheduleNode(0, "a", "community.mcp.call-tool", 1, config, b"{}", suspends=True)]
     run.now += 20
     succeed(run, "a")
     run.now += 30
@@ -81,7 +82,7 @@ def test_a_chain_runs_node_by_node_and_every_step_is_told() -> None:
         "durationMs": 30,
     }
     assert payload(run, "run.completed") == {"outputs": {"b": {"result": {"content": []}}}, "durationMs": 50}
-    assert [told[0] for told in run.log] == list(range(6))
+    assert [told[0] for told in run.log] == list(range(10))
 
 
 def test_a_completed_run_refers_to_its_outputs_and_copies_none() -> None:
@@ -98,7 +99,7 @@ def test_the_run_tells_whose_it_is_and_its_inputs_byte_for_byte() -> None:
     assert b'"metadata":{"k": 1.0}' in told
     said = json.loads(told)
     assert said["owner"] == json.loads(run.start.owner.encode())
-    assert (said["workflowId"], said["transport"], said["engineVersion"], said["tags"]) == ("flow", "mcp", 1, ["x"])
+    assert (said["workflowId"], said["transport"], said["engineVersion"], said["tags"]) == ("flow", "mcp", 2, ["x"])
 
 
 def test_core_nodes_run_inside_the_machine() -> None:
@@ -119,6 +120,16 @@ def test_a_result_reaches_the_next_node_byte_for_byte() -> None:
     succeed(run, "a", result=b'{"structuredContent": {"n": 1.10, "s": "\\u00e9"} }')
     assert isinstance(run.commands[0], ScheduleNode)
     assert run.commands[0].inputs == b'{"arguments":{"n": 1.10, "s": "\\u00e9"}}'
+
+
+def test_what_may_be_called_goes_with_each_attempt_at_a_call_and_with_nothing_else() -> None:
+    nodes = [node("a"), node("l", "community.mcp.list-tools", config={"serverId": "weather"})]
+    run = model(nodes, allowedTools=["weather.*", "é"])
+    carried = {one.node_id: one.allowed for one in run.commands if isinstance(one, ScheduleNode)}
+    assert carried == {"a": '["weather.*","é"]'.encode(), "l": None}
+    fail(run, "a")
+    run = model([node("a")])
+    assert [one.allowed for one in run.commands if isinstance(one, ScheduleNode)] == [None]
 
 
 def test_arguments_are_composed_member_by_member_with_their_exact_bytes() -> None:
@@ -847,13 +858,6 @@ def test_what_is_no_answer_is_refused(value: bytes) -> None:
     (ordinal,) = run.machine.open_interrupts(run.questions["a"])
     with pytest.raises(InvalidRequestError):
         run.machine.check_answer(ordinal, value)
-
-
-def test_what_is_under_way_but_no_question_takes_no_answer() -> None:
-    run = model([node("a")])
-    assert run.machine.open_interrupts("acme/x") == []
-    with pytest.raises(InvalidRequestError):
-        run.machine.check_answer(run.ordinal("a"), ACCEPT)
 
 
 def test_a_cancel_ends_a_run_that_waits_at_once() -> None:

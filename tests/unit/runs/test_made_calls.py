@@ -6,14 +6,17 @@ import json
 from typing import Any
 
 import pytest
-from temporalio.api.common.v1 import ActivityType
+from temporalio.api.common.v1 import ActivityType, Payload
 from temporalio.api.failure.v1 import Failure
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.update.v1 import Request
 
-from openwop_mcp.calls import CallRequest
+from openwop_mcp.calls import CallRequest, record
 from openwop_mcp.failures import json_payload
 from openwop_mcp.nodes import NodeCall
+from openwop_mcp.questions.question import interrupt_id
+from openwop_mcp.runs.interrupts import RESOLVE, Resolution
 from openwop_mcp.runs.records import made_calls, run_failure
 from tests.support.call_failures import call_failure
 from tests.support.temporal_model import BEGINNING, event
@@ -51,7 +54,7 @@ class History:
     def fail(self, scheduled: int, failure: Failure) -> None:
         self.add("activity_task_failed", scheduled_event_id=scheduled, failure=failure)
 
-    def complete(self, scheduled: int, result: bytes) -> None:
+    def complete(self, scheduled: int, result: bytes | Payload) -> None:
         self.add("activity_task_completed", scheduled_event_id=scheduled, result=[result])
 
 
@@ -182,3 +185,92 @@ def test_an_authors_workflow_that_let_a_call_fail_has_the_calls_code_and_any_oth
     assert told[0] == "run_timeout"
     history.add("workflow_execution_completed")
     assert run_failure(history.events[-1]) is None
+
+
+ASKED = b'{"resultType":"input_required","inputRequests":{"q":{"method":"elicitation/create"}},"requestState":"s"}'
+
+
+def test_each_round_counts_its_own_attempts(history: History) -> None:
+    history.fail(history.node(1), call_failure(attempts=2))
+    history.complete(history.node(2), record(ASKED, {"interim": "input", "round": "1"}))
+    assert outcomes(history) == [("a", "suspended", 2)]
+    history.fail(history.node(3), call_failure(attempts=2))
+    assert outcomes(history) == [("a", "retrying", 3)]
+    history.fail(history.node(4), call_failure(attempts=2))
+    assert outcomes(history) == [("a", "failed", 4)]
+
+
+@pytest.mark.parametrize("word", ["input", "approval"])
+def test_what_waits_for_a_person_is_suspended_and_ends_with_its_run(history: History, word: str) -> None:
+    asks = record(ASKED if word == "input" else b'{"safetyTier":"write"}', {"interim": word})
+    history.complete(history.node(1), asks)
+    [call] = made_calls([history.events])
+    assert (call.outcome, call.record, call.asks and call.asks.raw) == ("suspended", None, asks.data)
+    history.add("workflow_execution_canceled")
+    assert outcomes(history) == [("a", "cancelled", 1)]
+
+
+@pytest.mark.parametrize(
+    ("word", "ended"),
+    [
+        ("approval", ("failed", "approval_rejected", "not_sent")),
+        ("input", ("failed", "interrupt_expired", "answered")),
+    ],
+)
+def test_what_nobody_gave_before_its_workflow_went_on_to_its_end_failed_with_that(
+    history: History, word: str, ended: tuple[str, str, str]
+) -> None:
+    history.complete(history.author(), record(ASKED, {"interim": word}))
+    history.add("workflow_execution_completed")
+    [call] = made_calls([history.events])
+    assert call.failure is not None
+    assert (call.outcome, call.failure.code, call.failure.happened.delivery.value) == ended
+
+
+def test_a_call_that_waited_for_its_approval_when_its_run_was_cancelled_was_not_sent(history: History) -> None:
+    history.complete(history.node(1), record(b"{}", {"interim": "approval"}))
+    history.add("workflow_execution_canceled")
+    [call] = made_calls([history.events])
+    assert call.failure is not None
+    assert (call.failure.code, call.failure.happened.delivery.value) == ("run_cancelled", "not_sent")
+
+
+def test_an_authors_call_is_rejected_by_the_answer_to_its_own_approval_and_by_no_other(history: History) -> None:
+    history.add("workflow_execution_started", workflow_id="w", original_execution_run_id="r")
+    history.complete(history.author("7"), record(b'{"effectId":"acme/e"}', {"interim": "approval"}))
+
+    def answer(key: str, action: str) -> None:
+        identity = interrupt_id("acme", "w\nr", key)
+        resolution = Resolution(identity, json.dumps({"action": action}).encode(), b"{}")
+        request = Request()
+        request.input.name = RESOLVE
+        request.input.args.payloads.append(json_payload(resolution.encode()))
+        history.add("workflow_execution_update_accepted", accepted_request=request)
+
+    answer("approval:8:1", "reject")
+    answer("approval:7:1", "accept")
+    assert outcomes(history) == [("7", "suspended", 1)]
+    answer("approval:7:1", "reject")
+    [call] = made_calls([history.events])
+    assert call.failure is not None
+    assert (call.outcome, call.failure.code) == ("failed", "approval_rejected")
+
+
+def test_what_was_asked_first_is_no_attempt_and_is_told_apart(history: History) -> None:
+    for attempt, word in enumerate(("approval", "input"), 1):
+        history.complete(history.node(attempt), record(ASKED, {"interim": word}))
+        [call] = made_calls([history.events])
+        assert (call.tries, len(call.rounds)) == (1, attempt - 1)
+    history.fail(history.node(3), call_failure())
+    history.complete(
+        history.node(4), record(b'{"resultType":"input_required","requestState":"s"}', {"interim": "input"})
+    )
+    history.complete(history.node(5), b"{}")
+    [call] = made_calls([history.events])
+    assert (call.attempts, call.tries, call.rounds) == (5, 2, ("approval", "input", "again"))
+
+
+def test_a_server_that_only_wants_to_be_called_again_waits_for_nobody(history: History) -> None:
+    state_only = b'{"resultType":"input_required","requestState":"s"}'
+    history.complete(history.node(1), record(state_only, {"interim": "input"}))
+    assert outcomes(history) == [("a", "retrying", 1)]

@@ -15,7 +15,7 @@ from temporalio.converter import DataConverter
 from openwop_mcp import failures
 from openwop_mcp.calls import CallRequest
 from openwop_mcp.effects.decide import RetryPolicy
-from openwop_mcp.errors import RpcError
+from openwop_mcp.errors import InvalidRequestError, RpcError
 from openwop_mcp.nodes import REGISTRY, NodeCall
 from openwop_mcp.runs.machine import RunMachine, ScheduleNode, StartTimer
 from openwop_mcp.runs.masking import masks
@@ -24,6 +24,7 @@ from openwop_mcp.runs.records import MadeCall
 from tests.support.call_failures import call_failure, in_doubt
 from tests.support.exact import ARGUMENTS
 from tests.support.graphs import CALL_CONFIG, RUN_ID, edge, node, start, workflow
+from tests.support.questions import APPROVAL_FACTS, GATE_CONFIGS, input_required
 from tests.support.temporal_model import TemporalModel
 
 SECRET = "hunter2-hunter2"
@@ -64,8 +65,12 @@ def succeed(run: TemporalModel, node_id: str, result: bytes) -> None:
 # --- wherever it goes ---
 
 
+OUTPUTS = {"core.identity": "payload", "core.approvalGate": "resumeValue"}
+"""The output that is read of a node of a type."""
+
+
 @st.composite
-def graphs(draw: st.DrawFn) -> dict[str, Any]:
+def graphs(draw: st.DrawFn) -> dict[str, Any]:  # noqa: C901 - one case each
     nodes: list[dict[str, Any]] = []
     edges: list[dict[str, Any]] = []
     for index in range(draw(st.integers(1, 6))):
@@ -75,13 +80,13 @@ def graphs(draw: st.DrawFn) -> dict[str, Any]:
         read = [one for one in sources if nodes[one]["typeId"] != "core.noop"]
         ports: list[dict[str, Any]] = [TOKEN, static("x")]
         for one in read:
-            outputs = "payload" if nodes[one]["typeId"] == "core.identity" else "result"
+            outputs = OUTPUTS.get(nodes[one]["typeId"], "result")
             ports.append(
                 {**result_of(f"n{one}", draw(st.sampled_from([outputs, f"/{outputs}/got"]))), "optional": True}
             )
         port = draw(st.sampled_from(ports))
         more: dict[str, Any] = {"outputSensitivity": {"result": True}} if draw(st.integers(0, 4)) == 0 else {}
-        match draw(st.sampled_from(["member", "whole", "key", "name", "uri", "ambient", "identity", "noop"])):
+        match draw(st.sampled_from(["member", "whole", "key", "name", "uri", "ambient", "identity", "noop", "gate"])):
             case "member":
                 inputs = {"arguments.token": port, "arguments.other": static(1)}
                 nodes.append(node(name, inputs=inputs, **more))
@@ -97,6 +102,9 @@ def graphs(draw: st.DrawFn) -> dict[str, Any]:
             case "ambient":
                 inputs = {"method": static("callTool"), "serverId": static("s"), "name": static("t")}
                 nodes.append(node(name, "core.conformance.mcp-client", inputs=inputs, **more))
+            case "gate":
+                config = GATE_CONFIGS["core.approvalGate"]
+                nodes.append(node(name, "core.approvalGate", config=config, inputs={"artifactData": port}))
             case "identity":
                 nodes.append(node(name, "core.identity", inputs={"payload": {**port, "optional": False}}))
             case _:
@@ -124,10 +132,39 @@ def end(run: TemporalModel, ordinal: int, how: str) -> None:
         case "error":
             told = json.dumps({"code": 1, "message": quoted, "data": got}).encode()
             run.fail(ordinal, call_failure(retryable=False, message=quoted, rpc_error=told, **facts))
+        case "asks":
+            schema = {"type": "object", "description": quoted, "properties": {"x": {"enum": [json.dumps(got)]}}}
+            request = {"method": "elicitation/create", "params": {"message": quoted, "requestedSchema": schema}}
+            run.succeed(ordinal, input_required({"action": request}, quoted), interim="input")
+        case "approval":
+            told = json.dumps({**facts, "safetyTier": "write", "effectId": f"acme/{ordinal}"}).encode()
+            run.succeed(ordinal, told, interim="approval")
         case "retry":
             run.fail(ordinal, call_failure(message=quoted, retry_after=0, **facts))
         case _:
             run.fail(ordinal, in_doubt(message=quoted, attempt=command.attempt, effectId=f"acme/{ordinal}", **facts))
+
+
+def answers(run: TemporalModel, node_id: str, quoted: bytes) -> list[bytes]:
+    """Answers to a node's question that quote what its server, or its gate, was given."""
+    asked = next(json.loads(told[3]) for told in reversed(run.log) if told[1:3] == ("node.suspended", node_id))
+    if asked["reason"] == "gate":
+        shown = next(json.loads(told[3]) for told in reversed(run.log) if told[1:3] == ("interrupt.requested", node_id))
+        quoted = ALL if shown["data"].get("artifactData") == MASKED else b"{}"
+    accept, reject = b'{"action":"accept","why":%b}' % quoted, b'{"action":"reject","why":%b}' % quoted
+    edited = b'{"action":"edit-accept","editedArtifactData":{"content":[],"got":%b}}' % quoted
+    match asked["reason"]:
+        case "input-required":
+            text = json.dumps(json.dumps(json.loads(quoted))).encode()
+            filled = b'{"action":{"action":"accept","content":{"x":%b}}}' % text
+            return [filled, b'{"action":{"action":"decline"}}']
+        case "approval-required":
+            # What is said beside it is shown: it is no part of what the node takes or gives.
+            return [b'{"action":"accept"}', b'{"action":"reject"}']
+        case "gate":
+            return [accept, reject, edited]
+        case _:
+            return [b'{"action":"accept"}', b'{"action":"reject"}', edited]
 
 
 @given(graphs(), st.data())
@@ -143,10 +180,12 @@ def test_a_sensitive_value_stands_in_no_event_whatever_a_server_does_with_it(
                     run.fire(ordinal)
                 case command:
                     sent[command.node_id] = command.inputs
-                    end(run, ordinal, data.draw(st.sampled_from(["result", "result", "error", "retry", "doubt"])))
+                    ways = ["result", "result", "error", "retry", "doubt"]
+                    if REGISTRY[command.type_id].asks:
+                        ways += ["asks", "approval"]
+                    end(run, ordinal, data.draw(st.sampled_from(ways)))
         for node_id in run.questions:
-            done = b'{"action":"edit-accept","editedArtifactData":{"content":[],"got":%b}}' % sent[node_id]
-            run.answer(node_id, data.draw(st.sampled_from([b'{"action":"accept"}', b'{"action":"reject"}', done])))
+            run.answer(node_id, data.draw(st.sampled_from(answers(run, node_id, sent.get(node_id, ALL)))))
         if data.draw(st.integers(0, 9)) == 0:
             run.request_cancel()
         run.task(suggest=data.draw(st.integers(0, 4)) == 0)
@@ -333,6 +372,49 @@ def test_an_answer_is_masked_like_the_result_that_it_stands_for() -> None:
     assert payload(run, "node.resumed", "a")["resumeValue"] == hidden
     for node_id in "bc":
         assert payload(run, "node.resumed", node_id)["resumeValue"] == json.loads(answer)
+
+
+def test_a_servers_question_keeps_its_keys_and_nothing_that_may_quote_what_it_was_sent() -> None:
+    run = model([taker("a", outputSensitivity={"result": False})])
+    end(run, run.ordinal("a"), "asks")
+    run.task()
+    asked = payload(run, "interrupt.requested", "a")
+    assert asked["data"] == {"questions": [{"id": "action", "question": MASKED}], "contextType": "mcp:weather.get"}
+    assert asked["resumeSchema"] == {"type": "object"}
+    (ordinal,) = run.machine.open_interrupts(run.questions["a"])
+    wrong = b'{"action":{"action":"accept","content":{"x":"y"}}}'
+    with pytest.raises(InvalidRequestError) as caught:
+        run.machine.check_answer(ordinal, wrong)
+    assert SECRET not in caught.value.message
+    run.answer("a", b'{"action":{"action":"decline"}}')
+    run.task()
+    assert payload(run, "node.resumed", "a")["resumeValue"] == {"action": MASKED}
+    assert payload(run, "interrupt.resolved", "a")["resumeValue"] == {"action": MASKED}
+
+
+def test_a_call_to_be_approved_shows_what_is_sent_but_for_what_is_sensitive() -> None:
+    run = model([taker("a")])
+    run.succeed(run.ordinal("a"), APPROVAL_FACTS, interim="approval")
+    run.task()
+    asked = payload(run, "interrupt.requested", "a")["data"]
+    assert asked["artifactData"]["arguments"] == {"city": "Bern", "token": MASKED}
+    assert (asked["artifactData"]["safetyTier"], asked["title"]) == ("write", "approve: weather get")
+    assert "nothing sent" in asked["description"]
+
+
+def test_a_gate_hides_what_it_shows_and_what_is_said_of_it_where_that_is_sensitive() -> None:
+    gate = {"config": {**GATE_CONFIGS["core.approvalGate"], "description": "d"}}
+    run = model([node("a", "core.approvalGate", inputs={"artifactData": TOKEN}, **gate)])
+    asked = payload(run, "interrupt.requested", "a")
+    assert asked["data"]["artifactData"] == MASKED
+    assert (asked["data"]["title"], asked["data"]["description"]) == ("Go on?", "d")
+    assert "properties" in asked["resumeSchema"]
+    run.answer("a", b'{"action":"refine","refineFeedback":{"scope":"whole","text":"x"}}')
+    run.task()
+    resolved = payload(run, "interrupt.resolved", "a")
+    assert resolved["refineFeedback"] == MASKED
+    assert resolved["resumeValue"] == {"action": "refine", "refineFeedback": MASKED}
+    assert payload(run, "node.completed", "a")["outputs"] == {"action": MASKED, "resumeValue": MASKED}
 
 
 def test_an_event_of_which_nothing_is_known_shows_only_which_node_it_is_about() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import json
 import random
 from typing import Any
 
@@ -14,15 +16,19 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.api.update.v1 import Request
 
 from openwop_mcp import failures
+from openwop_mcp.runs.engines import ENGINES
 from openwop_mcp.runs.events import TERMINAL, RunEvent
 from openwop_mcp.runs.interrupts import RESOLVE, Resolution
 from openwop_mcp.runs.machine import CancelRequested, NodeFailed, StartTimer
 from openwop_mcp.runs.pauses import DrainPolicy
 from openwop_mcp.runs.projection import ProjectionError, Projector
+from openwop_mcp.runs.sessions import OPENED
 from openwop_mcp.runs.start import Options
 from tests.support.call_failures import call_failure, in_doubt
-from tests.support.graphs import RUN_ID, edge, node, start, workflow
+from tests.support.graphs import CALL_CONFIG, RUN_ID, edge, node, start, workflow
+from tests.support.questions import ANSWERS, APPROVAL_FACTS, ELICITATION, GATE_CONFIGS
 from tests.support.temporal_model import BEGINNING, TemporalModel, event
+from tests.support.tool_sessions import BRACKETS, check_sessions, types
 
 ACCEPTED: Any = "workflow_execution_update_accepted_event_attributes"
 RUN_1 = "00000000-0000-4000-8000-000000000001"
@@ -37,17 +43,16 @@ def told(events: list[RunEvent]) -> list[tuple[Any, ...]]:
     return [(item.sequence, item.type, item.node_id, item.payload) for item in events]
 
 
-def types(events: list[RunEvent]) -> list[str]:
-    return [f"{item.type} {item.node_id}" if item.node_id else item.type for item in events]
-
-
 # --- any graph, any course of events ---
 
 RULES = ["all_success", "any_success", "all_complete", "none_failed", "any_failed"]
 
 
+CALLS = ["call", "call", "call", "core.noop", "core.fail", "core.delay"]
+
+
 @st.composite
-def graphs(draw: st.DrawFn) -> dict[str, Any]:
+def graphs(draw: st.DrawFn, *, gates: bool = False) -> dict[str, Any]:
     count = draw(st.integers(1, 7))
     nodes, edges = [], []
     for index in range(count):
@@ -57,14 +62,18 @@ def graphs(draw: st.DrawFn) -> dict[str, Any]:
             rule = draw(st.sampled_from(RULES))
             more = {} if condition is None else {"condition": {"type": condition}}
             edges.append(edge(f"n{source}", f"n{index}", rule, **more))
-        kind = draw(st.sampled_from(["call", "call", "call", "core.noop", "core.fail", "core.delay"]))
-        if kind == "core.delay":
+        kind = draw(st.sampled_from([*CALLS, *GATE_CONFIGS] if gates else CALLS))
+        waits = draw(st.sampled_from([{}, {"timeoutMs": 30_000}]))
+        if kind in GATE_CONFIGS:
+            nodes.append(node(f"n{index}", kind, config={**GATE_CONFIGS[kind], **waits}))
+        elif kind == "core.delay":
             nodes.append(node(f"n{index}", kind, config={"delayMs": draw(st.sampled_from([0, 700, 5000]))}))
         elif kind == "call":
             reads = draw(st.sampled_from(sources)) if sources and draw(st.booleans()) else None
             port = {"type": "connection", "nodeId": f"n{reads}", "outputKey": "result", "optional": draw(st.booleans())}
             is_call = reads is not None and nodes[reads]["typeId"] == "community.mcp.call-tool"
-            nodes.append(node(f"n{index}", inputs={"arguments": port} if is_call else {}))
+            config = {**CALL_CONFIG, **({"inputTimeoutMs": 20_000} if waits and gates else {})}
+            nodes.append(node(f"n{index}", inputs={"arguments": port} if is_call else {}, config=config))
         else:
             nodes.append(node(f"n{index}", kind))
     return workflow(nodes, edges)
@@ -73,13 +82,20 @@ def graphs(draw: st.DrawFn) -> dict[str, Any]:
 PEERS = st.sampled_from([{}, *({"peer": peer * 64, "floor": "2025-03-26"} for peer in "12")])
 REVISIONS = st.sampled_from([{}, {"revision": "2026-07-28"}, {"revision": "2025-11-25"}])
 STATUSES = st.sampled_from([{}, {"httpStatus": 401}])
-ANSWERS = st.sampled_from(
-    [
-        b'{"action":"accept"}',
-        b'{"action":"reject"}',
-        b'{"action":"edit-accept", "editedArtifactData":{"content":[],"n":1.10}}',
-    ]
-)
+
+
+def answers(run: TemporalModel, node_id: str) -> st.SearchStrategy[bytes]:
+    """What a node's open question can be answered with."""
+    asked = next(json.loads(told[3]) for told in reversed(run.log) if told[1:3] == ("node.suspended", node_id))
+    return st.sampled_from(ANSWERS[asked["reason"], asked["kind"]])
+
+
+def asked_for_input(data: st.DataObject, run: TemporalModel, ordinal: int) -> None:
+    """A server asks for input, or for nothing but another call."""
+    state = data.draw(st.sampled_from([{}, {"requestState": "s\u00fc"}]))
+    requests = {"inputRequests": {"q": ELICITATION}} if not state or data.draw(st.booleans()) else {}
+    result = json.dumps({"resultType": "input_required", **requests, **state}).encode()
+    run.succeed(ordinal, result, interim="input", **data.draw(PEERS))
 
 
 OPTIONS = st.builds(
@@ -94,6 +110,7 @@ WHILE_PAUSED = {
     "interrupt.resolved",
     "node.resumed",
     "negotiation.decided",
+    "tool.session-closed",
     # What stops a run stops a paused one as well.
     "cap.breached",
     "node.cancelled",
@@ -121,7 +138,12 @@ def end(run: TemporalModel, ordinal: int, data: st.DataObject) -> None:
     if isinstance(under_way, StartTimer):
         run.fire(ordinal)
         return
-    match data.draw(st.sampled_from(["result", "result", "failure", "retry", "doubt", "cancelled", "cut"])):
+    asking = ["asks", "asks", "approval"] if run.start.engine_version > 1 else []
+    match data.draw(st.sampled_from(["result", "result", "failure", "retry", "doubt", "cancelled", "cut", *asking])):
+        case "asks":
+            asked_for_input(data, run, ordinal)
+        case "approval":
+            run.succeed(ordinal, APPROVAL_FACTS, interim="approval")
         case "result":
             result = data.draw(st.sampled_from([b'{"n": 1.10}', b"{}"]))
             run.succeed(ordinal, result, **data.draw(PEERS), **data.draw(REVISIONS))
@@ -157,15 +179,47 @@ def check_pauses(events: list[RunEvent]) -> None:
         assert resume is None or not happened & {*TERMINAL, "node.cancelled", "cap.breached"}
 
 
-@given(graphs(), OPTIONS, st.data())
-def test_the_projected_log_is_the_live_one(definition: dict[str, Any], options: Options, data: st.DataObject) -> None:
+def check_questions(events: list[RunEvent]) -> None:
+    """Every question has a key of its own, and is closed by one answer, by nobody in time, or by its node's end."""
+    keys = [json.loads(item.payload)["key"] for item in events if item.type == "interrupt.requested"]
+    assert len(keys) == len(set(keys))
+    open_: dict[str | None, str] = {}
+    for item in events:
+        match item.type:
+            case "node.suspended":
+                assert item.node_id not in open_
+                open_[item.node_id] = json.loads(item.payload)["interruptId"]
+            case "interrupt.resolved":
+                assert open_.pop(item.node_id) == json.loads(item.payload)["interruptId"]
+            case "node.cancelled":
+                open_.pop(item.node_id, None)
+            case "node.completed" | "node.failed":
+                assert item.node_id not in open_
+    assert not open_
+
+
+def check_every_call_has_one(definition: dict[str, Any], events: list[RunEvent]) -> None:
+    """What follows a node's start is the session of its call, unless it has nothing to call with."""
+    calls = {one["id"] for one in definition["nodes"] if one["typeId"] == "community.mcp.call-tool"}
+    for started, after in itertools.pairwise(events):
+        if started.type == "node.started" and started.node_id in calls:
+            assert after.node_id == started.node_id
+            assert after.type in {OPENED, "node.failed"}
+    assert {item.node_id for item in events if item.type in BRACKETS} <= calls
+
+
+@given(OPTIONS, st.sampled_from(sorted(ENGINES)), st.data())
+def test_the_projected_log_is_the_live_one(options: Options, engine: int, data: st.DataObject) -> None:
+    definition = data.draw(graphs(gates=engine > 1))
     order = random.Random(data.draw(st.integers(0, 2**16)))
     run = TemporalModel(
-        start(definition, options=options),
+        start(definition, options=options, engine_version=engine),
         shuffle=lambda facts: order.sample(facts, len(facts)),
         before=lambda opened: turn(opened, data, most=1),
     )
-    run.early = lambda open_: {node_id: data.draw(ANSWERS) for node_id in open_ if data.draw(st.booleans())}
+    run.early = lambda open_: {
+        node_id: data.draw(answers(run, node_id)) for node_id in open_ if data.draw(st.booleans())
+    }
     cancelling = False
     while not run.over:
         paused = run.standing == "paused"
@@ -180,7 +234,7 @@ def test_the_projected_log_is_the_live_one(definition: dict[str, Any], options: 
             end(run, ordinal, data)
         turn(run, data)
         for node_id in asked:
-            run.answer(node_id, data.draw(ANSWERS))
+            run.answer(node_id, data.draw(answers(run, node_id)))
         if not cancelling and data.draw(st.integers(0, 9)) == 0:
             cancelling = True
             run.request_cancel()
@@ -190,12 +244,19 @@ def test_the_projected_log_is_the_live_one(definition: dict[str, Any], options: 
     assert [item.sequence for item in events] == list(range(len(events)))
     assert [item.timestamp for item in events] == sorted(item.timestamp for item in events)
     assert [item.type for item in events if item.type in TERMINAL] == [events[-1].type]
+    check_questions(events)
     started = [item.node_id for item in events if item.type == "node.started"]
     ended = [item.node_id for item in events if item.type in {"node.completed", "node.failed", "node.cancelled"}]
     assert sorted(ended) == sorted(set(started))
     limit = options.max_node_executions
     assert limit is None or len(set(started)) <= limit
     check_pauses(events)
+    check_sessions(events)
+    assert {item.engine_version for item in events} == {engine}
+    if engine == 1:
+        assert not {item.type for item in events} & BRACKETS
+    else:
+        check_every_call_has_one(definition, events)
 
 
 @given(st.permutations(range(4)), st.booleans())
@@ -296,7 +357,7 @@ def test_event_ids_name_the_temporal_run_and_a_reset_begins_a_new_generation() -
     run = TemporalModel(start(workflow([node("a")])))
     projector = Projector(RUN_ID)
     before = projector.project(run.histories[0])
-    assert [item.event_id for item in before] == [f"{RUN_1}-0", f"{RUN_1}-1"]
+    assert [item.event_id for item in before] == [f"{RUN_1}-0", f"{RUN_1}-1", f"{RUN_1}-2"]
     scheduled = run.histories[0][-1].event_id
     at = BEGINNING + 1
     new = "00000000-0000-4000-8000-00000000000f"
@@ -314,7 +375,7 @@ def test_event_ids_name_the_temporal_run_and_a_reset_begins_a_new_generation() -
             event(13, "workflow_task_completed", at, started_event_id=12),
         ]
     )
-    assert [item.event_id for item in after] == [f"{new}-2", f"{new}-3"]
+    assert [item.event_id for item in after] == [f"{new}-3", f"{new}-4", f"{new}-5"]
 
 
 # --- runs that are ended from outside ---

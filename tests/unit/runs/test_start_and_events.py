@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from openwop_mcp.runs.engines import ENGINE_VERSION, ENGINES
 from openwop_mcp.runs.events import RunEvent, timestamp
 from openwop_mcp.runs.start import Options, Owner, RunStart
 from tests.support.graphs import RUN_ID, node, start, workflow
@@ -26,6 +27,13 @@ def test_a_start_survives_its_encoding_byte_for_byte() -> None:
     assert RunStart.decode(begun.carrying(b'{"s":1.0}').encode()).state == b'{"s":1.0}'
 
 
+def test_a_start_says_who_is_told_that_the_run_waits_and_one_without_says_nothing_of_it() -> None:
+    begun = start(workflow([node("a")]), callback_url="https://example.org/a?b=c")
+    assert RunStart.decode(begun.encode()) == begun
+    assert RunStart.decode(begun.carrying(b"{}").encode()).callback_url == begun.callback_url
+    assert b"callbackUrl" not in start(workflow([node("a")])).encode()
+
+
 def test_a_start_echoes_its_configurable_and_one_without_says_nothing_of_it() -> None:
     begun = start(workflow([node("a")]), configurable=b'{ "version": 1, "run": {"runTimeoutMs":1} }')
     assert RunStart.decode(begun.encode()) == begun
@@ -36,10 +44,19 @@ def test_a_start_echoes_its_configurable_and_one_without_says_nothing_of_it() ->
 def test_a_start_from_a_newer_host_is_read_and_one_for_a_newer_engine_is_not() -> None:
     text = start(workflow([node("a")])).encode()
     assert RunStart.decode(text[:-1] + b',"later":1}').run_id == RUN_ID
-    with pytest.raises(ValueError, match="engine version 2"):
-        RunStart.decode(text.replace(b'"engineVersion":1', b'"engineVersion":2'))
+    newer = ENGINE_VERSION + 1
+    for told in (str(newer), "0", "[1]", '"1"'):
+        with pytest.raises(ValueError, match=f"engine version .*{newer - 1}: use the version"):
+            RunStart.decode(text.replace(b'"engineVersion":%d' % ENGINE_VERSION, b'"engineVersion":%s' % told.encode()))
     with pytest.raises(ValueError, match="owner"):
         RunStart.decode(text.replace(b'"owner":', b'"owned":'))
+
+
+@pytest.mark.parametrize("version", sorted(ENGINES))
+def test_a_run_keeps_the_engine_that_it_was_started_with(version: int) -> None:
+    begun = start(workflow([node("a")]), engine_version=version)
+    assert RunStart.decode(begun.encode()).engine_version == version
+    assert RunStart.decode(begun.carrying(b"{}").encode()).engine_version == version
 
 
 def test_an_owner_is_shown_as_the_host_resolved_it() -> None:
@@ -60,7 +77,7 @@ def test_an_event_is_a_closed_envelope_around_exact_bytes() -> None:
         "timestamp": "1970-01-01T00:00:00.000Z",
         "sequence": 3,
         "schemaVersion": 1,
-        "engineVersion": 1,
+        "engineVersion": ENGINE_VERSION,
         "nodeId": "a",
     }
     assert b"nodeId" not in RunEvent("e-1", RUN_ID, "run.started", b"{}", timestamp(0), 0).encode()
