@@ -115,8 +115,8 @@ def _to_approve(
 ) -> bytes | None:
     if not policy.needs_approval:
         return None
-    # The tier may have changed since: what was approved as a read is not thereby approved as a write.
-    if request.approved is not None and jsontext.decode(request.approved).get("tier") == policy.safety_tier:
+    fingerprint = None if standing is None else standing.fingerprint
+    if request.approved is not None and _still_holds(request.approved, policy.safety_tier, fingerprint):
         return None
     facts = {
         "serverId": request.server_id,
@@ -126,9 +126,16 @@ def _to_approve(
         "effectId": effect.effect_id,
         "keying": effect.keying,
         "providerKey": effect.provider_key,
-        "fingerprint": None if standing is None else standing.fingerprint,
+        "fingerprint": fingerprint,
     }
     return jsontext.encode({name: value for name, value in facts.items() if value is not None})
+
+
+def _still_holds(approved: bytes, tier: str, fingerprint: str | None) -> bool:
+    """Whether what was approved is what would be called now: of a read, or of another tool, nothing follows."""
+    told = jsontext.decode(approved)
+    known = told.get("fingerprint")
+    return told.get("tier") == tier and (known is None or fingerprint is None or known == fingerprint)
 
 
 def _counts(standing: Standing | None) -> Literal["settings", "classification", "unclassified"]:

@@ -137,7 +137,8 @@ class CallRequest:
             may quote what is masked elsewhere.
         suspends: Whether the caller can wait for a person, so that an attempt may end with an interim record.
         input: What answers the server's last question; None as long as it has asked nothing.
-        approved: JSON text ``{"tier": …}``: the safety tier for which a person has approved the call.
+        approved: JSON text ``{"tier", "fingerprint"?}``: the safety tier, and the definition of the tool where one was
+            known, with which a person has approved the call.
     """
 
     method: str

@@ -52,7 +52,8 @@ class NodeCall:
         allowed: JSON text of the globs of tools that the run may call; None for all.
         suspends: Whether the run can wait for a person.
         input: What answers the server's last question.
-        approved: JSON text ``{"tier": …}``: the safety tier for which a person has approved the call.
+        approved: JSON text ``{"tier", "fingerprint"?}``: the safety tier, and the definition of the tool where one was
+            known, with which a person has approved the call.
     """
 
     node_id: str

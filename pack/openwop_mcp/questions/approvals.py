@@ -84,5 +84,11 @@ def read_call_answer(resume_value: bytes) -> Literal["accept", "reject"]:
 
 
 def approved(facts: bytes) -> bytes:
-    """What the call says that follows an approval, JSON text: which safety tier was approved."""
-    return jsontext.build([("tier", jsontext.member(facts, "safetyTier") or b"null")])
+    """What the call says that follows an approval, JSON text: what was approved, see ``CallRequest.approved``."""
+    fingerprint = jsontext.member(facts, "fingerprint")
+    return jsontext.build(
+        [
+            ("tier", jsontext.member(facts, "safetyTier") or b"null"),
+            *([] if fingerprint is None else [("fingerprint", fingerprint)]),
+        ]
+    )

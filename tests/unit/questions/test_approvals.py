@@ -54,8 +54,10 @@ def test_what_is_no_answer_is_refused(value: bytes) -> None:
         read_call_answer(value)
 
 
-def test_what_was_approved_is_the_tier_that_was_shown() -> None:
+def test_what_was_approved_is_the_tier_that_was_shown_and_the_definition_where_it_was_known() -> None:
     assert approved(APPROVAL_FACTS) == b'{"tier":"write"}'
+    known = b'{"safetyTier":"read","fingerprint":"00ff"}'
+    assert approved(known) == b'{"tier":"read","fingerprint":"00ff"}'
 
 
 def test_an_approval_that_nobody_gave_is_a_rejection_and_all_else_expires() -> None:
