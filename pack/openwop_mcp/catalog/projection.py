@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 import temporalio.api.failure.v1
-import temporalio.api.update.v1
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
 
 from openwop_mcp import failures
 from openwop_mcp.catalog.start import APPROVE, CLASSIFY, PUBLISH, CatalogStart, decode_pages
 from openwop_mcp.catalog.state import Catalog
+from openwop_mcp.updates import TakenUpdates
 
 __all__ = ("CatalogProjector",)
 
@@ -46,7 +46,7 @@ class CatalogProjector:
         self._catalog = Catalog(tenant, server_id)
         self._scheduled: set[int] = set()
         self._pending: list[tuple[int, _Fact]] = []
-        self._admitted: dict[int, temporalio.api.update.v1.Request] = {}
+        self._taken = TakenUpdates()
         self._updates: list[_Fact] = []
         self._task_began_at = 0
         self._task: int | None = None
@@ -89,7 +89,7 @@ class CatalogProjector:
             self._catalog = Catalog.decode(start.state, decode_pages(carried[0].data))
         self._scheduled.clear()
         self._pending.clear()
-        self._admitted.clear()
+        self._taken = TakenUpdates()
 
     def _task_began(self, event: HistoryEvent) -> None:
         self._task_began_at = _at(event)
@@ -122,18 +122,13 @@ class CatalogProjector:
             self._pending.append((event.event_id, lambda catalog, at: catalog.failed(told.code, told.message, at)))
 
     def _update_admitted(self, event: HistoryEvent) -> None:
-        # After a reset the updates that came later are given again, and stand here.
-        self._admitted[event.event_id] = event.workflow_execution_update_admitted_event_attributes.request
+        self._taken.admit(event)
 
     def _update_accepted(self, event: HistoryEvent) -> None:
-        attributes = event.workflow_execution_update_accepted_event_attributes
-        request = attributes.accepted_request
-        if not request.HasField("input"):
-            request = self._admitted[attributes.accepted_request_sequencing_event_id]
-        given = request.input.args.payloads[0].data
-        if request.input.name == CLASSIFY:
+        name, given = self._taken.accept(event)
+        if name == CLASSIFY:
             self._updates.append(lambda catalog, at: catalog.classified(given, at))
-        elif request.input.name == APPROVE:
+        elif name == APPROVE:
             self._updates.append(lambda catalog, at: catalog.approved(given, at))
 
     _READERS: ClassVar[Mapping[int, Callable[[CatalogProjector, HistoryEvent], None]]] = {

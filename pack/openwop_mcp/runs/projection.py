@@ -14,7 +14,6 @@ from typing import Any, ClassVar
 
 import temporalio.api.enums.v1
 import temporalio.api.failure.v1
-import temporalio.api.update.v1
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
 
@@ -46,6 +45,7 @@ from openwop_mcp.runs.machine import (
 )
 from openwop_mcp.runs.pauses import PAUSE, RESUME, Pause, Resume
 from openwop_mcp.runs.start import RunStart
+from openwop_mcp.updates import TakenUpdates
 
 __all__ = ("ProjectionError", "Projector")
 
@@ -128,7 +128,7 @@ class Projector:
         self._pending: list[tuple[int, Fact]] = []
         self._drain: DrainRequested | None = None
         self._task: HistoryEvent | None = None
-        self._admitted: dict[int, temporalio.api.update.v1.Request] = {}
+        self._taken = TakenUpdates()
         self._updates: list[InterruptResolved | Turn] = []
         self._completed_task = 0
         self._to_schedule: dict[str, int] = {}
@@ -337,23 +337,19 @@ class Projector:
         self._fact(event, TimerFired(self._ordinal(event, started_by), _at(event)))
 
     def _update_admitted(self, event: HistoryEvent) -> None:
-        # After a reset the updates that came later are given again, and stand here.
-        self._admitted[event.event_id] = event.workflow_execution_update_admitted_event_attributes.request
+        self._taken.admit(event)
 
     def _update_accepted(self, event: HistoryEvent) -> None:
-        attributes = event.workflow_execution_update_accepted_event_attributes
-        request = attributes.accepted_request
-        if not request.HasField("input"):
-            request = self._admitted[attributes.accepted_request_sequencing_event_id]
-        given, turn = request.input.args.payloads[0].data, len(self._updates)
-        if request.input.name == RESOLVE:
+        name, given = self._taken.accept(event)
+        turn = len(self._updates)
+        if name == RESOLVE:
             self._answered(event, Resolution.decode(given))
-        elif request.input.name == PAUSE:
+        elif name == PAUSE:
             self._updates.append(PauseRequested(turn, Pause.decode(given), _at(event)))
-        elif request.input.name == RESUME:
+        elif name == RESUME:
             self._updates.append(ResumeRequested(turn, Resume.decode(given), _at(event)))
         else:
-            raise ProjectionError(event.event_id, f"a run takes no update '{request.input.name}'")
+            raise ProjectionError(event.event_id, f"a run takes no update '{name}'")
 
     def _answered(self, event: HistoryEvent, resolution: Resolution) -> None:
         ordinals = self._run.open_interrupts(resolution.interrupt_id)
