@@ -17,6 +17,7 @@ from datetime import timedelta
 from itertools import count
 from typing import Self
 
+from fastapi import Request
 from temporalio.client import Client
 from temporalio.service import RPCError
 
@@ -26,7 +27,7 @@ from . import openapi
 from .errors import REGISTRY, HostError
 from .ids import BoundId
 from .siblings import records
-from .web import Answer
+from .web import Answer, header
 
 __all__ = ("HEADER", "PARAMETER", "REPLAYED", "Keyed", "Records")
 
@@ -139,6 +140,32 @@ class Records:
 
     def __init__(self, client: Client) -> None:
         self._client = client
+
+    async def answered(
+        self,
+        request: Request,
+        operation: str,
+        body: bytes,
+        act: Callable[[str | None], Awaitable[Answer]],
+        *,
+        target: str = "",
+    ) -> Answer:
+        """Carry a request of an authenticated caller out, or give the answer that it had before.
+
+        Args:
+            request: The request.
+            operation: What it asks for.
+            body: What was sent.
+            act: Carries it out; is told a name of the request, None if it has no key.
+            target: What it is about.
+
+        Raises:
+            HostError: As :meth:`once`, and ``idempotency_key_invalid``.
+        """
+        tenant = request.state.principal.tenant
+        keyed = Keyed.of(header(request, HEADER), tenant=tenant, operation=operation, body=body, target=target)
+        name = None if keyed is None else keyed.identity
+        return await self.once(keyed, lambda: act(name))
 
     async def once(self, keyed: Keyed | None, act: Callable[[], Awaitable[Answer]]) -> Answer:
         """Carry a request out, or give the answer that it had before.

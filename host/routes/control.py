@@ -12,8 +12,7 @@ from openwop_mcp.runs.pauses import Resume
 from .. import bodies, openapi, records
 from ..context import Host
 from ..control import Control
-from ..records import Keyed
-from ..web import Answer, caller, header, read_body, run_of
+from ..web import Answer, caller, read_body, run_of
 
 __all__ = ("routes",)
 
@@ -46,16 +45,7 @@ def routes(host: Host) -> APIRouter:
         *,
         target: str = "",
     ) -> Response:
-        """Do what was asked for, or give the answer of before. What does it is told a name of the request."""
-        keyed = Keyed.of(
-            header(request, records.HEADER),
-            tenant=request.state.principal.tenant,
-            operation=operation,
-            body=body,
-            target=target,
-        )
-        name = None if keyed is None else keyed.identity
-        return (await host.records.once(keyed, lambda: act(name))).response()
+        return (await host.records.answered(request, operation, body, act, target=target)).response()
 
     @router.post(
         "/runs/{runId}/cancel",

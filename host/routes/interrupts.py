@@ -12,9 +12,8 @@ from ..context import Host
 from ..errors import HostError
 from ..interrupts import Interrupts, bearer_of
 from ..limiting import Admission
-from ..records import Keyed
 from ..tokens import Claims
-from ..web import Answer, body_limit, caller, header, read_body, run_of, with_head
+from ..web import Answer, body_limit, caller, read_body, run_of, with_head
 
 __all__ = ("routes",)
 
@@ -42,15 +41,8 @@ def routes(host: Host) -> APIRouter:
             # More would not come through to the run, or not the run's refusal back.
             most = host.options.call_bytes
             raise HostError("payload_too_large", f"resumeValue: write {most} bytes at most", {"field": "resumeValue"})
-        keyed = Keyed.of(
-            header(request, records.HEADER),
-            tenant=request.state.principal.tenant,
-            operation=operation,
-            body=body,
-            target=target,
-        )
-        name = None if keyed is None else keyed.identity
-        return (await host.records.once(keyed, lambda: answer(value, name))).response()
+        taken = await host.records.answered(request, operation, body, lambda name: answer(value, name), target=target)
+        return taken.response()
 
     async def claimed(request: Request) -> Claims:
         """What the token in the path says. The requests with it count together, as those of a key do."""
