@@ -4,9 +4,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-SOURCES := pack activities workflows host worker.py examples benchmarks tests
+SOURCES := pack activities workflows host commands worker.py examples benchmarks deploy tests
 
-.PHONY: setup tools demo test conformance chaos check format schemas bench lock clean
+.PHONY: setup tools demo test conformance chaos cluster check format schemas reference bench lock clean
 
 setup: $(STAMP)
 
@@ -31,6 +31,9 @@ conformance: tools
 chaos: setup
 	$(BIN)/python -m tests.chaos
 
+cluster: setup
+	$(BIN)/python -m tests.cluster
+
 check: setup
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/ruff check $(SOURCES)
@@ -44,14 +47,21 @@ format: setup
 schemas: setup
 	$(BIN)/python -m openwop_mcp.nodes
 
+reference: setup
+	$(BIN)/python -m tests.support.reference_doc
+
 bench: setup
 	$(BIN)/python -m benchmarks
 
 lock:
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
-	  pyproject.toml --extra worker --extra host --extra s3 --output-file requirements/runtime.txt
+	  pyproject.toml --extra worker --extra host --extra s3 --extra otlp --output-file requirements/runtime.txt
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
-	  pyproject.toml --extra worker --extra host --extra s3 --group dev --constraints requirements/runtime.txt --output-file requirements/dev.txt
+	  pyproject.toml --extra worker --extra host --extra s3 --extra otlp --group dev --constraints requirements/runtime.txt --output-file requirements/dev.txt
+	for group in build sample; do \
+	  uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
+	    --group $$group --constraints requirements/dev.txt --output-file requirements/$$group.txt || exit 1; \
+	done
 	for name in node servers legacy; do \
 	  uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
 	    requirements/$$name.in --output-file requirements/$$name.txt || exit 1; \

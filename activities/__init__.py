@@ -1,6 +1,7 @@
 """Temporal activities: what of the pack touches the network. Knows the library, and no workflow."""
 
 from .catalog import catalog_activities, catalog_worker
+from .classes import class_worker
 from .listen import LISTEN, ListenRequest, listen_activities
 from .mcp import mcp_activities
 from .nodes import node_activities
@@ -16,6 +17,7 @@ __all__ = (
     "McpPlugin",
     "catalog_activities",
     "catalog_worker",
+    "class_worker",
     "effect_worker",
     "listen_activities",
     "mcp_activities",

@@ -15,9 +15,9 @@ from typing import Any, Self
 
 from temporalio import activity
 from temporalio.client import Client
-from temporalio.common import RawValue
+from temporalio.common import RawValue, VersioningBehavior
 from temporalio.exceptions import ApplicationError
-from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
+from temporalio.worker import PollerBehaviorSimpleMaximum, Worker, WorkerDeploymentConfig
 
 from openwop_mcp import failures, jsontext
 from openwop_mcp.catalog.pages import definitions, page_digest, read_page
@@ -28,12 +28,14 @@ from openwop_mcp.effects.decide import RetryPolicy
 from openwop_mcp.effects.delivery import Delivery
 from openwop_mcp.errors import InterruptedCallError, McpError, UnexpectedError
 from openwop_mcp.failures import json_payload
+from openwop_mcp.logs import about
 from openwop_mcp.storage import kept_outside
 
 from .beat import Beat, report
 from .large import complete_large
 from .listen import listen_activities
 from .perform import Calls
+from .versions import behaving
 
 __all__ = ("catalog_activities", "catalog_worker")
 
@@ -77,7 +79,14 @@ POLLERS = 2
 """Polls for work at once, which is the SDK's least: catalogs have little to do, and nobody waits for most of it."""
 
 
-def catalog_worker(client: Client, calls: Calls, settings: Settings, workflow_class: type) -> Worker:
+def catalog_worker(
+    client: Client,
+    calls: Calls,
+    settings: Settings,
+    workflow_class: type,
+    *,
+    deployment: WorkerDeploymentConfig | None,
+) -> Worker:
     """The worker of the catalogs, beside that of a task queue and with slots of its own.
 
     Args:
@@ -85,6 +94,7 @@ def catalog_worker(client: Client, calls: Calls, settings: Settings, workflow_cl
         calls: The calls of the process; entered before the worker runs.
         settings: How much the worker takes on, and the task queue beside which it is.
         workflow_class: ``CatalogWorkflow``.
+        deployment: The worker deployment that the process is of, if any.
     """
     own = settings.worker
     return Worker(
@@ -97,6 +107,8 @@ def catalog_worker(client: Client, calls: Calls, settings: Settings, workflow_cl
         activity_task_poller_behavior=PollerBehaviorSimpleMaximum(POLLERS),
         sticky_queue_schedule_to_start_timeout=timedelta(seconds=own.sticky_timeout),
         graceful_shutdown_timeout=timedelta(seconds=own.shutdown_grace),
+        # It never ends, so that a version that it was pinned to could never be taken down.
+        deployment_config=behaving(deployment, VersioningBehavior.AUTO_UPGRADE),
     )
 
 
@@ -112,6 +124,7 @@ def catalog_activities(calls: Calls, settings: Settings) -> Sequence[Callable[..
     async def publish(request: RawValue) -> RawValue:
         began = time.monotonic()
         asked = _Asked.decode(request.payload.data)
+        about(run=activity.info().workflow_id, server=asked.server_id, tenant=asked.tenant)
 
         def record() -> bytes:
             return jsontext.encode(
@@ -122,9 +135,10 @@ def catalog_activities(calls: Calls, settings: Settings) -> Sequence[Callable[..
             client = calls.client(asked.server_id, asked.tenant)
             http = settings.servers[asked.server_id].url is not None
             batch = _Batch(client, asked, _Ceiling.of(settings.limits.result_bytes), http=http)
-            async with Beat(record, grace=0) as beat:
-                answer = json_payload(await beat.hold(batch.gather()))
-            await complete_large(answer, record, grace=settings.worker.shutdown_grace)
+            with calls.room.held():
+                async with Beat(record, grace=0) as beat:
+                    answer = json_payload(await beat.hold(batch.gather()))
+                await complete_large(answer, record, grace=settings.worker.shutdown_grace)
         except (Exception, asyncio.CancelledError) as caught:
             failure = _failure(caught, asked)
             if failure is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -42,7 +42,7 @@ from openwop_mcp.errors import (
     NotCallableError,
 )
 from openwop_mcp.runs.ledger import effect_attempts
-from openwop_mcp.storage import resolved
+from openwop_mcp.storage import open_events, resolved
 
 from .beat import INTERVAL, is_cancel
 
@@ -57,9 +57,15 @@ Payload = temporalio.api.common.v1.Payload
 
 
 class SharedEffects:
-    """The waits of one worker. Close it after the worker has stopped."""
+    """The waits of one worker. Close it after the worker has stopped.
 
-    def __init__(self) -> None:
+    Args:
+        classes: The task queue beside which each class's queue is, by that. An effect that is asked for in a class is
+            carried out in it as well, so that its slots bound all calls of its servers.
+    """
+
+    def __init__(self, classes: Mapping[str, str]) -> None:
+        self._classes = classes
         self._waits: set[asyncio.Task[None]] = set()
 
     async def close(self) -> None:
@@ -83,9 +89,16 @@ class SharedEffects:
         info = activity.info()
         client = activity.client()
         beats = info.heartbeat_timeout
-        request = replace(request, heartbeat=None if beats is None else beats.total_seconds())
+        base = self._classes.get(info.task_queue)
+        request = replace(
+            request,
+            heartbeat=None if beats is None else beats.total_seconds(),
+            queue=None if base is None else info.task_queue,
+        )
         node = request.node or info.activity_id
-        joined = _Joined(client, effect, request, arguments, info.task_queue, node=node, ask=ask, refusal=refusal)
+        joined = _Joined(
+            client, effect, request, arguments, base or info.task_queue, node=node, ask=ask, refusal=refusal
+        )
         handle = client.get_async_activity_handle(task_token=info.task_token)
         task = asyncio.get_running_loop().create_task(_complete(handle, joined.outcome()))
         self._waits.add(task)
@@ -317,6 +330,7 @@ class _Joined:
             return True
         # It was ended from outside: its history says whether there was anything to end.
         history = await self._client.get_workflow_handle(found.id, run_id=found.run_id).fetch_history()
+        await open_events(history.events, self._client.data_converter)
         made = effect_attempts([history.events], workflow_id=found.id, tenant=self._effect.tenant)
         return all(attempt.state == "released" for attempt in made)
 

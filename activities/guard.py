@@ -23,6 +23,7 @@ from openwop_mcp.config import EffectivePolicy, Server
 from openwop_mcp.effects.decide import RetryPolicy
 from openwop_mcp.effects.delivery import Delivery
 from openwop_mcp.effects.identity import Effect
+from openwop_mcp.encryption import EncryptionError
 from openwop_mcp.errors import EffectInDoubtError, InterruptedCallError
 from openwop_mcp.runs.ledger import EffectAttempt, effect_attempts
 from openwop_mcp.storage import LostValueError, StorageError, resolve
@@ -208,7 +209,7 @@ async def _history(client: Client, workflow_id: str, run_id: str) -> Sequence[Hi
         raise EffectInDoubtError(
             f"the workflow was reset, and the history that it had before is not whole: {error.message}"
         ) from None
-    except StorageError as error:
+    except (StorageError, EncryptionError) as error:
         raise InterruptedCallError(
             f"nothing was sent: what had happened before the reset could not be read: {error}",
             cancelled=False,

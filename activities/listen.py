@@ -12,7 +12,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from temporalio import activity
 from temporalio.common import RawValue
@@ -25,6 +25,7 @@ from openwop_mcp.effects.decide import RetryPolicy
 from openwop_mcp.effects.delivery import Delivery
 from openwop_mcp.errors import InterruptedCallError, McpError, TimeLimitError
 from openwop_mcp.failures import json_payload
+from openwop_mcp.logs import about
 
 from .beat import INTERVAL, Beat, report
 from .perform import Calls
@@ -117,6 +118,7 @@ def listen_activities(calls: Calls) -> Sequence[Callable[..., Any]]:
     async def listen(request: RawValue) -> None:
         began = time.monotonic()
         asked = ListenRequest.decode(request.payload.data)
+        about(run=activity.info().workflow_id, server=asked.server_id, tenant=asked.tenant)
 
         def record() -> bytes:
             return jsontext.encode(
@@ -136,12 +138,7 @@ def listen_activities(calls: Calls) -> Sequence[Callable[..., Any]]:
             if not activity.is_worker_shutdown():
                 # Temporal knows the activity no more: its workflow has ended, or goes on in a new history.
                 activity.raise_complete_async()
-            failure = _failure(
-                InterruptedCallError(
-                    "the worker shut down while it listened", cancelled=False, delivery=Delivery.UNKNOWN
-                ),
-                asked,
-            )
+            failure = _failure(_left(), asked)
         else:
             return
         await report(failure, began=began)
@@ -169,19 +166,23 @@ class _Subscription:
         self._due = asyncio.Event()
 
     async def keep(self) -> None:
-        """Listen until the workflow is gone."""
-        telling = asyncio.ensure_future(self._tell())
-        listening = asyncio.ensure_future(self._listen())
+        """Listen until the workflow is gone.
+
+        Raises:
+            InterruptedCallError: The worker shuts down. At once: it never ends by itself, and would use up the time
+                that calls are given to end.
+        """
+        tasks = {asyncio.ensure_future(part) for part in (self._tell(), self._listen(), _leave())}
         try:
-            done, _ = await asyncio.wait({telling, listening}, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
         except _ListenerGoneError:
             return
         finally:
-            for task in (telling, listening):
+            for task in tasks:
                 task.cancel()
-            await asyncio.wait({telling, listening})
+            await asyncio.wait(tasks)
 
     async def _listen(self) -> None:
         options = CallOptions(on_notice=self._hear, tenant=self._asked.tenant or "")
@@ -254,6 +255,15 @@ class _Subscription:
                 # Temporal is out of reach: what was to be told counts as missed, and is told when it is back.
                 self._missed = True
                 self._due.set()
+
+
+async def _leave() -> NoReturn:
+    await activity.wait_for_worker_shutdown()
+    raise _left()
+
+
+def _left() -> InterruptedCallError:
+    return InterruptedCallError("the worker shut down while it listened", cancelled=False, delivery=Delivery.UNKNOWN)
 
 
 def _failure(error: McpError, asked: ListenRequest) -> ApplicationError:

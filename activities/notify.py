@@ -20,6 +20,7 @@ from openwop_mcp import jsontext
 from openwop_mcp.client import HttpPool
 from openwop_mcp.config import Host, SettingsError
 from openwop_mcp.errors import EgressDeniedError, McpError
+from openwop_mcp.logs import about
 from openwop_mcp.runs.callbacks import NOTIFY, Callback
 from openwop_mcp.runs.events import timestamp
 
@@ -51,6 +52,7 @@ def notify_activities(
     @activity.defn(name=NOTIFY)
     async def notify(given: RawValue) -> None:
         callback = Callback.decode(given.payload.data)
+        about(run=callback.run_id, node=callback.node_id)
         if callback.until is not None and time.time() * 1000 >= callback.until:
             return
         if host.callback_secret is None:

@@ -16,6 +16,7 @@ from temporalio.service import RPCError
 from openwop_mcp.catalog.state import Catalog
 from openwop_mcp.catalogs import Catalogs
 from openwop_mcp.effects.delivery import Delivery
+from openwop_mcp.encryption import EncryptionError
 from openwop_mcp.errors import InterruptedCallError
 from openwop_mcp.runs.start import Options
 from openwop_mcp.storage import LostValueError, StorageError
@@ -94,7 +95,7 @@ class Overlay:
             if not reading.done():
                 raise _unread(f"could not be read within {PATIENCE:g} s")
             if (error := reading.result()) is not None:
-                said = f": {error}" if isinstance(error, StorageError | LostValueError) else ""
+                said = f": {error}" if isinstance(error, EncryptionError | LostValueError | StorageError) else ""
                 raise _unread(f"could not be read{said}")
         return known
 
@@ -114,7 +115,7 @@ class Overlay:
         began = time.monotonic()
         try:
             known = Known(await catalogs.read(*key), began)
-        except (RPCError, StorageError, LostValueError) as error:
+        except (RPCError, EncryptionError, StorageError, LostValueError) as error:
             return error
         except Exception as error:
             logger.exception("the catalog of server %s could not be read, by a fault of the reader", key[1])

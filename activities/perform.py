@@ -22,9 +22,21 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from openwop_mcp import failures, jsontext
-from openwop_mcp.calls import INTERIM, MAX_DEPTH, METHODS, NODE, ROUND, CallRequest, Interim, record
+from openwop_mcp.calls import (
+    INTERIM,
+    MAX_DEPTH,
+    METHODS,
+    NODE,
+    ORIGINAL,
+    REDACTED,
+    ROUND,
+    CallRequest,
+    Interim,
+    class_queue,
+    record,
+)
 from openwop_mcp.catalog.policy import Standing
-from openwop_mcp.client import CallOptions, Clients, Exchange, HttpPool, McpClient, Progress, health
+from openwop_mcp.client import CallOptions, Clients, Exchange, HttpPool, McpClient, Progress, Room, health
 from openwop_mcp.config import Server, Settings
 from openwop_mcp.effects.delivery import Delivery
 from openwop_mcp.effects.doubt import Answer
@@ -38,13 +50,18 @@ from openwop_mcp.errors import (
     UnexpectedError,
     UnknownServerError,
 )
+from openwop_mcp.logs import about
 from openwop_mcp.protocol.mrtr import request_digest
+from openwop_mcp.telemetry import attributes
+from openwop_mcp.telemetry.calls import EndedAttempt
+from openwop_mcp.traffic import Full
 
 from .beat import WITHDRAWN, Beat, Claim, ClaimRefusedError, report
 from .effects import SharedEffects
 from .guard import Guard, happened_before
 from .large import check_size, complete_large, error_ceiling
 from .overlay import Overlay
+from .traffic import Admission
 
 __all__ = ("Calls",)
 
@@ -77,8 +94,10 @@ class Calls:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._clients = Clients(settings, client_info=CLIENT_INFO, environ=os.environ)
-        self._effects = SharedEffects()
+        own = settings.worker
+        self._effects = SharedEffects({class_queue(name, own.task_queue): own.task_queue for name in own.classes})
         self._overlay = Overlay(settings.worker.task_queue)
+        self._admission = Admission(settings)
 
     async def __aenter__(self) -> Self:
         await self._clients.__aenter__()
@@ -95,6 +114,16 @@ class Calls:
     def pool(self) -> HttpPool:
         """The connections of the process."""
         return self._clients.pool
+
+    @property
+    def room(self) -> Room:
+        """The places for large answers in this process."""
+        return self._clients.room
+
+    @property
+    def admission(self) -> Admission:
+        """Who may call now, and how each server stands."""
+        return self._admission
 
     def client(self, server_id: str, tenant: str | None) -> McpClient:
         """The client of a server that the tenant may use.
@@ -127,11 +156,20 @@ class Calls:
         Raises:
             ApplicationError: As ``openwop_mcp.failures.write`` makes it; never retried by Temporal.
         """
+        # Until the bytes are handed on: what is read is in memory for as long.
+        with self._clients.room.held():
+            return await self._performed(request, arguments, for_effect=for_effect)
+
+    async def _performed(
+        self, request: CallRequest, arguments: bytes | None, *, for_effect: bool
+    ) -> temporalio.api.common.v1.Payload:
         began = time.monotonic()
         tenant = request.tenant or self._settings.worker.tenant
+        _begin(request, tenant)
         server = self._settings.server(request.server_id, tenant)
         guard = Guard()
         terms: dict[str, str] = {}
+        ended = EndedAttempt(request, arguments, known=server is not None)
         try:
             peer = self.client(request.server_id, tenant).peer
             assert server is not None
@@ -139,17 +177,15 @@ class Calls:
             guard = Guard.at_first(request, server)
             standing = await self._standing(request, tenant)
             guard = await self._judged(request, arguments, tenant, server, standing)
+            about(effect=None if guard.effect is None else guard.effect.effect_id)
             answer = None if for_effect else _unapproved(guard, request)
             if answer is None and request.idempotency_key is not None and guard.effect is not None and not for_effect:
                 self._effects.wait(guard.effect, request, arguments, ask=guard.ask, refusal=guard.refusal)
             if answer is None:
                 answer = await self._known(guard, request)
             if answer is None:
-                exchange = await self._guarded(request, arguments, guard)
-                terms |= _agreed(exchange)
-                asks = _asks(exchange, request, self._settings.host.mrtr_max_rounds)
-                check_size(exchange.result, self._settings.limits.result_bytes)
-                answer = _recorded(exchange, request, guard, {**terms, **asks}, began=began)
+                answer = await self._made(request, arguments, guard, tenant, terms, began=began)
+            ended.answer = answer
             await complete_large(answer, lambda: _claim(request, guard), grace=self._settings.worker.shutdown_grace)
         except Exception as caught:  # noqa: BLE001 - whatever it is, the effect may have happened by then
             failure = (
@@ -157,8 +193,11 @@ class Calls:
                 if isinstance(caught, ApplicationError)
                 else await _failure(caught, request, guard, terms, self._settings.limits.result_bytes)
             )
+            ended.failure = failure
             await report(failure, began=began)
             raise failures.unsaid(failure) if request.sensitive else failure from None
+        finally:
+            ended.count()
         await report(answer, began=began)
         return answer
 
@@ -213,10 +252,50 @@ class Calls:
             case _:
                 return await self._beating(happened_before(guard, request))
 
-    async def _guarded(self, request: CallRequest, arguments: bytes | None, guard: Guard) -> Exchange:
-        """Send, under a claim where a repeat would not be safe; say what is known when the call is given up."""
+    async def _made(
+        self,
+        request: CallRequest,
+        arguments: bytes | None,
+        guard: Guard,
+        tenant: str,
+        terms: dict[str, str],
+        *,
+        began: float,
+    ) -> temporalio.api.common.v1.Payload:
+        """Send, and record the answer, which is not kept a second time; ``terms`` then tell what was agreed."""
+        exchange = await self._admitted(request, arguments, guard, tenant)
+        terms |= _agreed(exchange)
+        asks = _asks(exchange, request, self._settings.host.mrtr_max_rounds)
+        check_size(exchange.result, self._settings.limits.result_bytes)
+        return _recorded(exchange, request, guard, {**terms, **asks}, began=began)
+
+    async def _admitted(self, request: CallRequest, arguments: bytes | None, guard: Guard, tenant: str) -> Exchange:
+        """Send where there is room, before which nothing is claimed.
+
+        Raises:
+            PostponedError: There is none for now.
+        """
         if guard.refusal is not None:
             raise NotCallableError(guard.refusal)
+        if request.method == "serverHealth":
+            # It is asked to find out, and not to be told what is believed.
+            exchange = await self._guarded(request, arguments, guard)
+            if exchange.http_status and not exchange.cached:
+                self._admission.heard(request.server_id)
+            return exchange
+        given = self._admission.enter(request.server_id, tenant)
+        if isinstance(given, Full):
+            given = await self._beating(self._admission.wait(request.server_id, tenant, given))
+        try:
+            exchange = await self._guarded(request, arguments, guard)
+        except BaseException as error:
+            self._admission.leave(given, error)
+            raise
+        self._admission.leave(given)
+        return exchange
+
+    async def _guarded(self, request: CallRequest, arguments: bytes | None, guard: Guard) -> Exchange:
+        """Send, under a claim where a repeat would not be safe; say what is known when the call is given up."""
         last: Progress | None = None
 
         def claim() -> bytes:
@@ -272,8 +351,33 @@ class Calls:
             provider_key=None if guard.effect is None else guard.effect.provider_key,
             suspends=request.suspends,
             input=request.input,
+            about=_about(request, guard),
         )
         return await SENDERS[request.method](self._clients[request.server_id], request, arguments, options)
+
+
+def _about(request: CallRequest, guard: Guard) -> Mapping[str, str | int]:
+    """What the spans of a call's requests say of it."""
+    info = activity.info()
+    effect = {} if guard.effect is None else {attributes.EFFECT_ID: guard.effect.effect_id}
+    return {
+        attributes.RUN_ID: info.workflow_id or "",
+        attributes.NODE_ID: request.node or info.activity_id,
+        attributes.ATTEMPT: request.attempt,
+        **effect,
+    }
+
+
+def _begin(request: CallRequest, tenant: str) -> None:
+    """Say what is worked on, for all that is logged of it."""
+    info = activity.info()
+    about(
+        run=info.workflow_id,
+        node=request.node or info.activity_id,
+        server=request.server_id,
+        attempt=request.attempt,
+        tenant=tenant,
+    )
 
 
 def _claim(request: CallRequest, guard: Guard, **progress: object) -> bytes:
@@ -408,6 +512,8 @@ def _agreed(exchange: Exchange) -> dict[str, str]:
 def _noted(exchange: Exchange) -> dict[str, str]:
     """What the record says beside the answer: where it was had from, and whether it keeps to the tool's own schema."""
     noted = {"cached": "true"} if exchange.cached else {}
+    if exchange.redacted is not None:
+        noted |= {REDACTED: str(exchange.redacted.count), ORIGINAL: exchange.redacted.sha256}
     verdict = exchange.verdict
     if verdict is not None:
         noted["schema"] = " ".join(part for part in (verdict.state, verdict.path, verdict.reason) if part)

@@ -12,6 +12,7 @@ from typing import Any
 
 from temporalio import workflow
 from temporalio.client import Client
+from temporalio.common import VersioningBehavior
 from temporalio.converter import DataConverter
 from temporalio.plugin import SimplePlugin
 from temporalio.worker import (
@@ -20,6 +21,7 @@ from temporalio.worker import (
     StartActivityInput,
     Worker,
     WorkerConfig,
+    WorkerDeploymentConfig,
     WorkflowInboundInterceptor,
     WorkflowInterceptorClassInput,
     WorkflowOutboundInterceptor,
@@ -27,15 +29,17 @@ from temporalio.worker import (
 )
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
-from openwop_mcp.calls import ACTIVITY_NAMES, DEFAULT_TASK_QUEUE
-from openwop_mcp.config import Settings
+from openwop_mcp.calls import ACTIVITY_NAMES, DEFAULT_TASK_QUEUE, class_queue
+from openwop_mcp.config import Settings, SettingsError
 from openwop_mcp.effects.shared import effect_queue
+from openwop_mcp.encryption import Encryption, with_encryption
 from openwop_mcp.storage import with_storage
 
 from .listen import listen_activities
 from .mcp import effect_activities, mcp_activities
 from .nodes import node_activities
 from .perform import Calls
+from .versions import behaving
 
 __all__ = ("EAGER_CALLS", "McpPlugin")
 
@@ -50,6 +54,9 @@ The SDK's own 3 suit activities that compute; ours wait."""
 
 OURS = frozenset(ACTIVITY_NAMES.values())
 
+CLASS_QUEUES = class_queue("")
+"""What the task queues of classes begin with, unless an author names another worker's."""
+
 
 class McpPlugin(SimplePlugin):
     """Embeds the pack in a worker, beside its author's workflows and activities.
@@ -58,10 +65,11 @@ class McpPlugin(SimplePlugin):
 
         worker = Worker(client, task_queue="orders", workflows=[Order], plugins=[McpPlugin(load("openwop-mcp.toml"))])
 
-    Calls that ``ctx.mcp`` makes in that worker's workflows then stay on the worker's own task queue.
+    Calls that ``ctx.mcp`` makes in that worker's workflows then stay on the worker's own task queue, also those that
+    name the queue of a class of servers: classes are for workers of the pack alone.
 
-    Given to the client it also brings the storage of large values; a worker has what its client has, which is none
-    unless the client got the plugin, or ``openwop_mcp.storage.with_storage``.
+    Given to the client it also brings the storage of large values and the encryption; a worker has what its client has,
+    which is none unless the client got the plugin, or ``openwop_mcp.storage.data_converter``.
 
     Args:
         settings: What :func:`openwop_mcp.config.load` returned.
@@ -84,13 +92,25 @@ class McpPlugin(SimplePlugin):
             "openwop-mcp-pack",
             activities=[*mcp_activities(calls), *node_activities(calls), *listen_activities(calls)],
             workflow_runner=_pass_through,
-            data_converter=lambda given: with_storage(given or DataConverter.default, settings),
+            data_converter=lambda given: with_encryption(
+                with_storage(given or DataConverter.default, settings), settings
+            ),
             interceptors=[_OwnQueue()],
             run_context=pool,
         )
 
     async def run_worker(self, worker: Worker, next: Callable[[Worker], Awaitable[None]]) -> None:  # noqa: A002  the SDK's name
-        """See base class."""
+        """See base class.
+
+        Raises:
+            SettingsError: There are keys of encryption, and the worker's client encrypts nothing.
+        """
+        codec = worker.client.data_converter.payload_codec
+        if self._settings.encryption.keys and (codec is None or (isinstance(codec, Encryption) and not codec.encrypts)):
+            raise SettingsError(
+                "encryption.keys: the client of this worker encrypts nothing: give McpPlugin to Client.connect, or the"
+                " client the pack's data converter (openwop_mcp.storage.data_converter)"
+            )
         if self._settings.storage.driver != "none" and worker.client.data_converter.external_storage is None:
             logger.warning(
                 "the client of this worker has no storage for large values: a result over 1.5 MiB is lost, although its"
@@ -103,7 +123,14 @@ class McpPlugin(SimplePlugin):
             config = worker.client.config(active_config=True)
             config["plugins"] = []
             client = Client(**config)
-            async with effect_worker(client, self._calls, self._settings, worker.task_queue, _effect_workflow()):
+            async with effect_worker(
+                client,
+                self._calls,
+                self._settings,
+                worker.task_queue,
+                _effect_workflow(),
+                deployment=worker.config(active_config=True).get("deployment_config"),
+            ):
                 await next(worker)
 
         await super().run_worker(worker, with_effects)
@@ -122,7 +149,15 @@ class McpPlugin(SimplePlugin):
         return config
 
 
-def effect_worker(client: Client, calls: Calls, settings: Settings, task_queue: str, workflow_class: type) -> Worker:
+def effect_worker(
+    client: Client,
+    calls: Calls,
+    settings: Settings,
+    task_queue: str,
+    workflow_class: type,
+    *,
+    deployment: WorkerDeploymentConfig | None,
+) -> Worker:
     """The worker of the effects that several runs share, beside the one of a task queue and with slots of its own.
 
     Args:
@@ -131,6 +166,7 @@ def effect_worker(client: Client, calls: Calls, settings: Settings, task_queue: 
         settings: How much the worker takes on.
         task_queue: The task queue beside which it is.
         workflow_class: ``EffectWorkflow``.
+        deployment: That of the worker beside which it is, if that is in one.
     """
     own = settings.worker
     return Worker(
@@ -143,6 +179,8 @@ def effect_worker(client: Client, calls: Calls, settings: Settings, task_queue: 
         activity_task_poller_behavior=PollerBehaviorSimpleMaximum(own.activity_pollers),
         sticky_queue_schedule_to_start_timeout=timedelta(seconds=own.sticky_timeout),
         graceful_shutdown_timeout=timedelta(seconds=own.shutdown_grace),
+        # It is over within hours and waits for no person: the version that began it can be kept for so long.
+        deployment_config=behaving(deployment, VersioningBehavior.PINNED),
     )
 
 
@@ -177,6 +215,7 @@ class _OwnQueueInbound(WorkflowInboundInterceptor):
 
 class _OwnQueueOutbound(WorkflowOutboundInterceptor):
     def start_activity(self, input: StartActivityInput) -> workflow.ActivityHandle[Any]:  # noqa: A002  the SDK's name
-        if input.activity in OURS and input.task_queue == DEFAULT_TASK_QUEUE:
+        queue = input.task_queue or ""
+        if input.activity in OURS and (queue == DEFAULT_TASK_QUEUE or queue.startswith(CLASS_QUEUES)):
             input.task_queue = workflow.info().task_queue
         return self.next.start_activity(input)

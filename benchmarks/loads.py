@@ -1,8 +1,8 @@
-"""Starts one workflow of a load and adds up what its calls answered. A graph for the pack's own workflow, else code."""
+"""What is run: graphs, and the workflow of a variant, started, and added up. Measures nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from temporalio.client import Client, WorkflowHandle
 
-from benchmarks.variants import SERVER, WORKFLOW
+from benchmarks.variants import GRAPHS, SERVER, WORKFLOW
 from openwop_mcp import jsontext
 from openwop_mcp.nodes import REGISTRY
 from openwop_mcp.runs.definition import parse
@@ -18,10 +18,19 @@ from openwop_mcp.runs.records import records
 from openwop_mcp.runs.start import Owner, RunStart
 from workflows.client import mint_run_id, start_run
 
-__all__ = ("Handle", "Load", "load_of")
+__all__ = ("OWNER", "TENANT", "Handle", "Load", "bare_calls_graph", "calls_graph", "chain", "give_graph", "load_of")
+
+TENANT = "bench"
+
+OWNER = Owner(
+    TENANT,
+    {"issuer": "urn:bench", "subjectId": "bench", "tenant": TENANT, "lane": "workload", "kind": "workload"},
+)
 
 RUN_WITHIN = timedelta(minutes=5)
 """A workflow that takes longer has lost its worker: the benchmark is to fail, not to hang."""
+
+CALL_TOOL = "community.mcp.call-tool"
 
 Handle = WorkflowHandle[Any, Any]
 
@@ -41,7 +50,7 @@ class Load:
 
 def load_of(variant: str) -> Load:
     """The load of a variant."""
-    return Load(_run_graph, _graph_total) if variant == "graph" else Load(_run_code, _code_total)
+    return Load(_run_graph, _graph_total) if variant in GRAPHS else Load(_run_code, _code_total)
 
 
 async def _run_code(client: Client, queue: str, calls: int, together: bool) -> Handle:
@@ -61,12 +70,8 @@ async def _code_total(handle: Handle) -> float:
 
 
 async def _run_graph(client: Client, queue: str, calls: int, together: bool) -> Handle:
-    owner = Owner(
-        "bench",
-        {"issuer": "urn:bench", "subjectId": "bench", "tenant": "bench", "lane": "workload", "kind": "workload"},
-    )
-    definition = parse(_definition(calls, together), source="bench", node_types=REGISTRY)
-    start = RunStart(run_id=mint_run_id("bench"), definition=definition.raw, owner=owner)
+    definition = parse(calls_graph(calls, calls if together else 1), source="bench", node_types=REGISTRY)
+    start = RunStart(run_id=mint_run_id(TENANT), definition=definition.raw, owner=OWNER)
     handle: Handle = await start_run(client, start, definition, b"{}", task_queue=queue)
     await handle.result()
     return handle
@@ -77,31 +82,59 @@ async def _graph_total(handle: Handle) -> float:
     return sum(float(answer.result.structured_content["result"]) for answer in answers)
 
 
-def _definition(calls: int, together: bool) -> bytes:
-    """A node for each call; in sequence they are chained."""
+def calls_graph(calls: int, lanes: int) -> bytes:
+    """A graph of so many calls of `add`, in so many chains that go on side by side."""
     nodes = [
-        {
-            "id": f"n{number}",
-            "typeId": "community.mcp.call-tool",
-            "name": f"add {number}",
-            "position": {"x": number, "y": 0},
-            "config": {"serverId": SERVER, "name": "add"},
-            "inputs": {"arguments": {"type": "static", "value": {"a": number, "b": 1}}},
-        }
-        for number in range(calls)
+        _node(number, CALL_TOOL, {"serverId": SERVER, "name": "add"}, {"a": number, "b": 1}) for number in range(calls)
     ]
+    return _graph("calls", nodes, lanes)
+
+
+def give_graph(size: int) -> bytes:
+    """A graph of one call, whose result is as long as that."""
+    return _graph("give", [_node(0, CALL_TOOL, {"serverId": SERVER, "name": "give"}, {"bytes": size})])
+
+
+def bare_calls_graph(calls: int, lanes: int) -> bytes:
+    """The same without arguments: of those, twice as many fit into a definition."""
+    nodes = [_node(number, CALL_TOOL, {"serverId": SERVER, "name": "add"}) for number in range(calls)]
+    return _graph("bare-calls", nodes, lanes)
+
+
+def chain(name: str, nodes: Sequence[tuple[str, Mapping[str, Any]]]) -> bytes:
+    """A graph of nodes in sequence, each a type and its config."""
+    return _graph(name, [_node(number, type_id, config) for number, (type_id, config) in enumerate(nodes)])
+
+
+def _node(
+    number: int, type_id: str, config: Mapping[str, Any], arguments: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    inputs = {} if arguments is None else {"arguments": {"type": "static", "value": arguments}}
+    node_id = f"n{number}"
+    return {
+        "id": node_id,
+        "typeId": type_id,
+        "name": node_id,
+        "position": {"x": number, "y": 0},
+        "config": config,
+        "inputs": inputs,
+    }
+
+
+def _graph(name: str, nodes: Sequence[Mapping[str, Any]], lanes: int = 1) -> bytes:
+    """A graph in which a node follows the one that is as many before it as there are lanes."""
     edges = [
-        {"id": f"e{number}", "sourceNodeId": f"n{number - 1}", "targetNodeId": f"n{number}"}
-        for number in range(1, 1 if together else calls)
+        {"id": f"e{number}", "sourceNodeId": nodes[number - lanes]["id"], "targetNodeId": nodes[number]["id"]}
+        for number in range(lanes, len(nodes))
     ]
     return jsontext.encode(
         {
-            "id": "bench",
-            "name": "bench",
+            "id": name,
+            "name": name,
             "version": "1",
             "nodes": nodes,
             "edges": edges,
-            "triggers": [],
+            "triggers": [{"id": "manual", "type": "manual", "enabled": True}],
             "variables": [],
             "metadata": {},
             "settings": {},

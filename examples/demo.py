@@ -41,6 +41,10 @@ SETTINGS = """\
 [temporal]
 address = "{address}"
 
+# What the demo tells is not to be cut up by what its workers log.
+[logs]
+level = "warning"
+
 [worker]
 tenant = "demo"
 

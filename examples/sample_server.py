@@ -7,11 +7,14 @@ what an independent server says it sent.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import json
 import logging
+import os
 import socket
 import sys
+from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 from types import FrameType
@@ -26,7 +29,7 @@ from mcp.server.mcpserver.resolve import Elicit, Resolve
 from pydantic import BaseModel, Field
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ("Journal", "main", "result_span", "sample_server", "serve")
+__all__ = ("Journal", "main", "result_span", "sample_server", "serve", "traced")
 
 PROGRESS_EVERY = 0.5
 """Seconds between two signs of life of `slow`: often enough to be seen by someone who watches."""
@@ -253,6 +256,33 @@ def serve(app: ASGIApp, host: str, port: int) -> int:
     return 0
 
 
+@contextlib.contextmanager
+def traced() -> Iterator[None]:
+    """Send the span that the SDK makes of each request to the collector that the environment names, if it names one.
+
+    Each is part of the trace that the request tells of in its ``_meta``.
+    """
+    exporters = os.environ.get("OTEL_TRACES_EXPORTER", "")
+    endpoints = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+    if "otlp" not in (exporters or ("otlp" if any(map(os.environ.get, endpoints)) else "")):
+        yield
+        return
+    from opentelemetry import trace
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+    name = os.environ.get("OTEL_SERVICE_NAME", "sample-server")
+    provider = TracerProvider(resource=Resource.create({"service.name": name}))
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    trace.set_tracer_provider(provider)
+    try:
+        yield
+    finally:
+        provider.shutdown()
+
+
 def main() -> int:
     """Read the command line and serve."""
     parser = argparse.ArgumentParser(description="A sample MCP server over Streamable HTTP.")
@@ -263,7 +293,8 @@ def main() -> int:
     app: ASGIApp = sample_server().streamable_http_app(host=options.host)
     if options.journal is not None:
         app = Journal(app, options.journal)
-    return serve(app, options.host, options.port)
+    with traced():
+        return serve(app, options.host, options.port)
 
 
 if __name__ == "__main__":

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import importlib.metadata
-from typing import NoReturn
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
@@ -16,7 +15,7 @@ from .context import Host
 from .limiting import KeyLimits, Limited
 from .protected_resource import ProtectedResource
 from .routes import control, interrupts, manifest, probes, reading, resource_metadata, runs, tools
-from .surface import Surface
+from .surface import Surface, raised_on
 from .tokens import ALGORITHMS
 from .tracing import Traced
 from .web import body_limit
@@ -43,7 +42,7 @@ def create_app(host: Host) -> FastAPI:
         redirect_slashes=False,
         # FastAPI's spans hold paths, some of which are credentials.
         telemetry={"tracing": False, "metrics": False, "logs": False},
-        exception_handlers={HTTPException: _raised_on, RequestValidationError: _raised_on},
+        exception_handlers={HTTPException: raised_on, RequestValidationError: raised_on},
     )
     for module in (runs, reading, control, interrupts, tools, resource_metadata, probes):
         app.include_router(module.routes(host))
@@ -55,9 +54,10 @@ def create_app(host: Host) -> FastAPI:
         body_bytes=LARGEST_BODIES * body_limit(host.settings.limits),
     )
     app.add_middleware(Limited, limits=limits)
-    app.add_middleware(Traced)
     resource = ProtectedResource.of(host.settings)
     app.add_middleware(Surface, beside=probes.PATHS, resource=resource, stopping=host.stopping)
+    # Around all of it, so that a refusal belongs to its trace, and has its status there.
+    app.add_middleware(Traced, beside=probes.PATHS)
     return app
 
 
@@ -73,8 +73,3 @@ def _document(host: Host, version: str) -> discovery.Document:
         "toolCatalog": discovery.tool_catalog_facets(catalog.SOURCES),
     }
     return discovery.document(version=version, families=families, fixtures=host.workflows.fixtures)
-
-
-async def _raised_on(_request: Request, error: Exception) -> NoReturn:
-    """What FastAPI would answer in words of its own goes on to where every refusal becomes an envelope."""
-    raise error

@@ -20,6 +20,7 @@ from openwop_mcp.catalog.policy import effective, refusal
 from openwop_mcp.catalog.state import Catalog, Tool
 from openwop_mcp.catalogs import Catalogs
 from openwop_mcp.config import Server, Settings
+from openwop_mcp.encryption import EncryptionError
 from openwop_mcp.nodes import REGISTRY
 from openwop_mcp.storage import LostValueError, StorageError
 
@@ -176,7 +177,7 @@ class ToolCatalog:
         try:
             if server is None or (catalog := await self._catalog(tenant, server_id, anew=anew)) is None:
                 return EMPTY
-        except StorageError as error:
+        except (StorageError, EncryptionError) as error:
             # It may stay away, and would keep its tenant from all other tools.
             logger.warning("the tools of server '%s' are left out of a list: %s", server_id, error)
             return EMPTY

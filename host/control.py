@@ -11,6 +11,7 @@ from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
 from temporalio.service import RPCError, RPCStatusCode
 
 from openwop_mcp import jsontext
+from openwop_mcp.encryption import hidden
 from openwop_mcp.runs.pauses import PAUSE, RESUME, Pause, Resume
 
 from .bodies import BulkCancel
@@ -51,7 +52,7 @@ class Control:
         """
         handle = await self._under_way(run_id)
         try:
-            await handle.cancel(reason=reason or "")
+            await handle.cancel(reason=await hidden(reason or "", self._client.data_converter))
         except RPCError as error:
             _ended_meanwhile(error)
         body = {"runId": str(run_id), "status": CANCELLING}

@@ -110,7 +110,7 @@ REGISTRY: Mapping[str, Registered] = MappingProxyType(
 )
 """Every code that may leave the host, in an envelope, an event or a snapshot."""
 
-_REQUIRED_DETAILS: Mapping[str, str] = {
+REQUIRED_DETAILS: Mapping[str, str] = {
     "capability_required": "requiredCapability",
     "protocol_version_unsupported": "protocolVersions",
     "run_state_conflict": "runStatus",
@@ -119,7 +119,7 @@ _REQUIRED_DETAILS: Mapping[str, str] = {
 }
 """What a client is owed with a code: the member of ``details`` that it acts on."""
 
-_NEEDS_RETRY_AFTER = frozenset({"idempotency_in_flight", "rate_limited", "run_already_active", "service_unavailable"})
+NEEDS_RETRY_AFTER = frozenset({"idempotency_in_flight", "rate_limited", "run_already_active", "service_unavailable"})
 """The codes that mean "not now", and may not leave the client guessing when."""
 
 
@@ -157,12 +157,12 @@ class HostError(Exception):
             raise ValueError(f"'{code}' is no registered error code")
         if not message:
             raise ValueError(f"{code} without a message")
-        required = _REQUIRED_DETAILS.get(code)
+        required = REQUIRED_DETAILS.get(code)
         if required is not None and required not in (details or {}):
             raise ValueError(f"{code} without details.{required}")
         if any(name.lower().startswith("retryafter") for name in details or {}):
             raise ValueError("when to try again is told by a header: give retry_after")
-        if retry_after is None and code in _NEEDS_RETRY_AFTER:
+        if retry_after is None and code in NEEDS_RETRY_AFTER:
             raise ValueError(f"{code} without retry_after")
         super().__init__(message)
         self.code = code

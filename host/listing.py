@@ -20,6 +20,7 @@ from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
 from openwop_mcp import jsontext
+from openwop_mcp.encryption import EncryptionError
 from openwop_mcp.storage import StorageError
 
 from .cursors import Cursors
@@ -211,7 +212,7 @@ class RunList:
             if error.code in _UNREADABLE:
                 return None
             raise
-        except StorageError as error:
+        except (StorageError, EncryptionError) as error:
             # It may stay away, and would keep its tenant from all other runs.
             logger.warning("run %s is left out of a list: %s", row.run_id, error)
             return None
@@ -295,7 +296,11 @@ class RunList:
 
 
 async def _row(found: WorkflowExecution) -> _Row:
-    workflow_id = (await found.memo()).get(runs.WORKFLOW_ID)
+    try:
+        workflow_id = (await found.memo()).get(runs.WORKFLOW_ID)
+    except EncryptionError:
+        # It is left out where it is read, and must not keep its tenant from all other runs.
+        workflow_id = None
     return _Row(_microseconds(found.start_time), found.id, found.run_id, workflow_id, found.status)
 
 

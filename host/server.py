@@ -72,13 +72,16 @@ def _not_of_cuts(record: logging.LogRecord) -> bool:
 
 
 @contextlib.asynccontextmanager
-async def listening(app: ASGIApp, *, bind: str, stopping: asyncio.Event) -> AsyncIterator[Listening]:
+async def listening(
+    app: ASGIApp, *, bind: str, stopping: asyncio.Event, setting: str = "host.bind"
+) -> AsyncIterator[Listening]:
     """Serve an application until the context ends.
 
     Args:
         app: The application.
         bind: Host and port; port 0 takes a free one.
         stopping: Set when it begins to end.
+        setting: What host and port are called in the settings.
 
     Raises:
         BindError: It cannot listen there.
@@ -86,8 +89,7 @@ async def listening(app: ASGIApp, *, bind: str, stopping: asyncio.Event) -> Asyn
     uvicorn_log = logging.getLogger("uvicorn.error")
     uvicorn_log.setLevel(logging.WARNING)
     uvicorn_log.addFilter(_not_of_cuts)
-    logging.getLogger("openwop_mcp.access").setLevel(logging.INFO)
-    listener = _bound(bind)
+    listener = _bound(bind, setting)
     config = uvicorn.Config(
         app,
         http="h11",
@@ -108,17 +110,17 @@ async def listening(app: ASGIApp, *, bind: str, stopping: asyncio.Event) -> Asyn
     try:
         await asyncio.wait((listens, serving), return_when=asyncio.FIRST_COMPLETED)
         if serving.done():
-            await _ended(serving, bind)
+            await _ended(serving, bind, setting)
         yield own
     finally:
         listens.cancel()
         own.stop()
-        await _ended(serving, bind)
+        await _ended(serving, bind, setting)
         if cut := set(server.server_state.tasks):
             await asyncio.wait(cut, timeout=CUT)
 
 
-def _bound(bind: str) -> socket.socket:
+def _bound(bind: str, setting: str) -> socket.socket:
     host, _, port = bind.rpartition(":")
     try:
         [(family, kind, protocol, _, address), *_] = socket.getaddrinfo(
@@ -134,18 +136,18 @@ def _bound(bind: str) -> socket.socket:
             raise
     except UnicodeError:
         # No name can have a part that is so long, or none.
-        raise _refused(bind, OSError("not a name of a machine")) from None
+        raise _refused(bind, OSError("not a name of a machine"), setting) from None
     except OSError as error:
-        raise _refused(bind, error) from None
+        raise _refused(bind, error, setting) from None
     return listener
 
 
-async def _ended(serving: asyncio.Task[None], bind: str) -> None:
+async def _ended(serving: asyncio.Task[None], bind: str, setting: str) -> None:
     try:
         await serving
     except OSError as error:
-        raise _refused(bind, error) from None
+        raise _refused(bind, error, setting) from None
 
 
-def _refused(bind: str, error: OSError) -> BindError:
-    return BindError(f"host.bind: cannot listen at {bind} ({error.strerror or error}): write another address or port")
+def _refused(bind: str, error: OSError, setting: str) -> BindError:
+    return BindError(f"{setting}: cannot listen at {bind} ({error.strerror or error}): write another address or port")

@@ -13,16 +13,19 @@ import time
 import uuid
 from collections.abc import Collection, Mapping
 from http import HTTPStatus
+from typing import NoReturn
 from urllib.parse import unquote
 
 from fastapi.exceptions import RequestValidationError
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from temporalio.client import RPCTimeoutOrCancelledError
 from temporalio.service import RPCError, RPCStatusCode
 
+from openwop_mcp.encryption import EncryptionError
+from openwop_mcp.logs import about
 from openwop_mcp.storage import StorageError
 
 from . import versioning
@@ -30,7 +33,7 @@ from .errors import HostError, invalid, place
 from .protected_resource import ProtectedResource
 from .web import Answer
 
-__all__ = ("Surface", "refusal", "routed")
+__all__ = ("Surface", "raised_on", "refusal", "routed")
 
 access = logging.getLogger("openwop_mcp.access")
 faults = logging.getLogger("openwop_mcp.host")
@@ -87,10 +90,16 @@ def refusal(error: Exception, path: str = "") -> HostError | None:
             return HostError(*(_WITH_SLASH if unprojected else _BY_STATUS[error.status_code]))
         case RPCTimeoutOrCancelledError() | RPCError() if getattr(error, "status", RPCStatusCode.ABORTED) in _AWAY:
             return _away("Temporal")
-        case StorageError():
-            return _away("the storage of large values")
+        case StorageError() | EncryptionError():
+            # Which of them, and which key, stands in the log.
+            return _away("what keeps values and keys")
         case _:
             return None
+
+
+async def raised_on(_request: Request, error: Exception) -> NoReturn:
+    """What FastAPI would answer in words of its own goes on to where every refusal becomes an envelope."""
+    raise error
 
 
 def _away(what: str) -> HostError:
@@ -159,6 +168,7 @@ class _Exchange:
         self._send = send
         self._begun = time.perf_counter()
         self._correlation_id = uuid.uuid4().hex
+        about(request=self._correlation_id)
         self._status: int | None = None
 
     async def send(self, message: Message) -> None:
@@ -194,13 +204,11 @@ class _Exchange:
         """Write the line. Which path it was is told by its route: ids and tokens in it are nobody's business."""
         route = self._scope.get("route")
         principal = self._scope.get("state", {}).get("principal")
-        access.info(
-            "%s %s %s %.0f ms key=%s tenant=%s id=%s",
-            self._scope["method"],
-            getattr(route, "path", "-"),
-            self._status or "-",
-            (time.perf_counter() - self._begun) * 1000,
-            getattr(principal, "key_id", "-"),
-            getattr(principal, "tenant", "-"),
-            self._correlation_id,
-        )
+        about(key=getattr(principal, "key_id", None), tenant=getattr(principal, "tenant", None))
+        facts = {
+            "method": self._scope["method"],
+            "route": getattr(route, "path", "-"),
+            "status": self._status or "-",
+            "ms": round((time.perf_counter() - self._begun) * 1000),
+        }
+        access.info("%(method)s %(route)s %(status)s %(ms)d ms", facts, extra={"facts": facts})

@@ -25,7 +25,7 @@ from temporalio.common import RawValue, WorkflowIDConflictPolicy, WorkflowIDReus
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
-from openwop_mcp import jsontext
+from openwop_mcp import encryption, jsontext
 from openwop_mcp.effects.shared import effect_workflow_id
 from openwop_mcp.errors import KeyMismatchError
 from openwop_mcp.failures import json_payload
@@ -54,12 +54,14 @@ __all__ = (
     "cancel_run",
     "effect_ledger",
     "histories",
+    "kept_histories",
     "mint_run_id",
     "open_interrupts",
     "read_run",
     "resolve_interrupt",
     "start_run",
     "under_way",
+    "waiting_questions",
     "waiting_runs",
     "waits_for_answers",
 )
@@ -350,7 +352,7 @@ async def cancel_run(client: Client, run_id: str, reason: str) -> None:
         # Temporal takes a cancel of what has ended without a word.
         running = (await handle.describe()).status is WorkflowExecutionStatus.RUNNING
         if running:
-            await handle.cancel(reason=reason)
+            await handle.cancel(reason=await encryption.hidden(reason, client.data_converter))
     except RPCError as error:
         if error.status not in {RPCStatusCode.NOT_FOUND, RPCStatusCode.INVALID_ARGUMENT}:
             raise
@@ -376,6 +378,12 @@ async def waiting_runs(client: Client) -> AsyncIterator[str]:
     async for found in client.list_workflows("ExecutionStatus = 'Running'"):
         if await _waits(found):
             yield found.id
+
+
+async def waiting_questions(client: Client) -> int:
+    """How many questions all of them together wait with, likewise."""
+    memos = [await found.memo() async for found in client.list_workflows("ExecutionStatus = 'Running'")]
+    return sum(int(memo.get(WAITING) or 0) for memo in memos)
 
 
 async def waits_for_answers(client: Client, run_id: str) -> bool:
@@ -471,7 +479,7 @@ async def _attempts(
     claimed = {
         pending.activity_id
         for pending in description.raw_description.pending_activities
-        if _beat(pending.heartbeat_details).get("delivery") == "unknown"
+        if (await _beat(client, pending.heartbeat_details)).get("delivery") == "unknown"
     }
     return [
         replace(one, state="claimed") if one.state is None and one.activity_id in claimed else one for one in attempts
@@ -524,23 +532,24 @@ async def under_way(client: Client, run_id: str) -> dict[str, UnderWay]:
     return {
         pending.activity_id: UnderWay(
             waits=pending.state == PendingActivityState.PENDING_ACTIVITY_STATE_SCHEDULED,
-            progress=_progress(pending.heartbeat_details),
+            progress=_progress(await _beat(client, pending.heartbeat_details)),
         )
         for pending in description.raw_description.pending_activities
     }
 
 
-def _beat(beat: Payloads) -> dict[str, object]:
-    """What a heartbeat says, which may be another activity's, or hidden by a codec."""
+async def _beat(client: Client, beat: Payloads) -> dict[str, object]:
+    """What a heartbeat says, which may be another activity's."""
+    opened = await client.data_converter.decode(beat.payloads, [RawValue] * len(beat.payloads))
     try:
-        details = [jsontext.decode(payload.data) for payload in beat.payloads]
+        details = [jsontext.decode(value.payload.data) for value in opened]
     except jsontext.JsonTextError:
         return {}
     return details[0] if len(details) == 1 and isinstance(details[0], dict) else {}
 
 
-def _progress(beat: Payloads) -> CallProgress | None:
-    match _beat(beat):
+def _progress(beat: dict[str, object]) -> CallProgress | None:
+    match beat:
         case {"progress": {"progress": int() | float() as done, **more}}:
             total, message = more.get("total"), more.get("message")
             return CallProgress(
@@ -564,6 +573,21 @@ async def histories(client: Client, workflow_id: str, *, whole: bool = True) -> 
         LostValueError: A large value is gone, or has changed.
         StorageError: A large value cannot be had now.
     """
+    chain = await kept_histories(client, workflow_id)
+    if chain[0].events[0].workflow_execution_started_event_attributes.continued_execution_run_id:
+        raise RunExpiredError(f"the beginning of run '{workflow_id}' is past the namespace's retention")
+    for history in chain:
+        if whole:
+            await resolve(history.events, client.data_converter)
+        yield history
+
+
+async def kept_histories(client: Client, workflow_id: str) -> list[WorkflowHistory]:
+    """As much as Temporal still has of a workflow's chain of continue-as-new, as it stands there, the first part first.
+
+    Raises:
+        RunNotFoundError: There is none of that id.
+    """
     latest = await _history(client, workflow_id, None)
     if latest is None:
         raise RunNotFoundError(f"no run '{workflow_id}' in namespace '{client.namespace}'")
@@ -572,12 +596,9 @@ async def histories(client: Client, workflow_id: str, *, whole: bool = True) -> 
     while before := chain[-1].events[0].workflow_execution_started_event_attributes.continued_execution_run_id:
         earlier = await _history(client, workflow_id, before)
         if earlier is None:
-            raise RunExpiredError(f"the beginning of run '{workflow_id}' is past the namespace's retention")
+            break
         chain.append(earlier)
-    for history in reversed(chain):
-        if whole:
-            await resolve(history.events, client.data_converter)
-        yield history
+    return chain[::-1]
 
 
 async def _history(client: Client, workflow_id: str, run_id: str | None) -> WorkflowHistory | None:

@@ -52,6 +52,7 @@ class EffectWorkflow:
             answer: RawValue = await workflow.execute_activity(
                 PERFORM,
                 args=[RawValue(failures.json_payload(attempt.encode())), arguments],
+                task_queue=asked.queue,
                 result_type=RawValue,
                 start_to_close_timeout=ATTEMPT_TIMEOUT,
                 heartbeat_timeout=timedelta(seconds=asked.heartbeat or HEARTBEAT_TIMEOUT),

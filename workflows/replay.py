@@ -19,7 +19,7 @@ from temporalio.converter import DataConverter
 from temporalio.worker import Replayer
 
 from openwop_mcp.runs.records import records
-from openwop_mcp.storage import LostValueError, add_values
+from openwop_mcp.storage import LostValueError, add_values, open_events
 
 from .catalog import CatalogWorkflow
 from .effect import EffectWorkflow
@@ -100,14 +100,18 @@ async def replay(
     """Replay each history.
 
     Args:
-        histories: With large values in their places, as :func:`load` reads them.
+        histories: With large values in their places, as :func:`load` reads them. What is encrypted is opened in them.
         workflows: Workflow classes of authors, beside the pack's own.
         data_converter: That of the worker which made the histories, where it is not the default. With storage in it a
             replay would store again what the workflow sends.
 
     Raises:
+        EncryptionError: The converter lacks a key.
         WorkflowClassError: One of the classes cannot be run.
     """
+    histories = list(histories)
+    for history in histories:
+        await open_events(history.events, data_converter or DataConverter.default)
     replayer = Replayer(
         workflows=[RunWorkflow, EffectWorkflow, CatalogWorkflow, *workflows],
         data_converter=data_converter or DataConverter.default,
@@ -142,7 +146,8 @@ async def _one(replayer: Replayer, history: WorkflowHistory) -> ReplayVerdict:
         results=len(found),
         divergence=None if failure is None else await _located(replayer, history, failure),
         changed=[
-            f"event {record.event_id}: result of {record.activity_id} is not what arrived (sha256 {record.sha256})"
+            f"event {record.event_id}: result of {record.activity_id} is not what arrived: recorded with sha256"
+            f" {record.sha256 or 'none'}, found {record.found_sha256}"
             for record in found
             if not record.intact
         ],
@@ -246,18 +251,16 @@ def export(histories: Sequence[WorkflowHistory], values: Mapping[str, bytes] | N
     return json.dumps(text, indent=2, sort_keys=True)
 
 
-def load(path: Path) -> list[WorkflowHistory]:
-    """Read an exported history, or every ``*.json`` of a folder.
+def load(path: Path) -> list[tuple[Path, WorkflowHistory]]:
+    """Read an exported history, or every ``*.json`` of a folder; each stands beside its file.
 
     Raises:
         HistoryFileError: There is none, or one is no history.
     """
-    if not path.is_dir():
-        return read_file(path)
-    files = sorted(path.glob("*.json"))
+    files = sorted(path.glob("*.json")) if path.is_dir() else [path]
     if not files:
         raise HistoryFileError(f"{path}: holds no exported history (*.json)")
-    return [history for file in files for history in read_file(file)]
+    return [(file, history) for file in files for history in read_file(file)]
 
 
 def read_file(path: Path) -> list[WorkflowHistory]:

@@ -19,6 +19,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, CancelledErro
 
 with workflow.unsafe.imports_passed_through():
     from openwop_mcp import failures, jsontext, terminal
+    from openwop_mcp.calls import class_queue
     from openwop_mcp.errors import InvalidRequestError
     from openwop_mcp.nodes import NodeCall
     from openwop_mcp.questions.eligibility import takes_tokens
@@ -29,6 +30,7 @@ with workflow.unsafe.imports_passed_through():
     from openwop_mcp.runs.pauses import PAUSE, PAUSED, RESUME, Pause, Resume, encode_taken
     from openwop_mcp.runs.start import RunStart
     from openwop_mcp.runs.waiting import Asking
+    from openwop_mcp.telemetry.calls import count_doubt
 
 __all__ = ("RunWorkflow",)
 
@@ -62,6 +64,9 @@ NO_RESUME: Mapping[machines.Standing, tuple[str, str]] = {
     "over": ("run_terminal", "the run is over"),
 }
 """Why a run is not resumed, in the same way."""
+
+LOGGED: Mapping[str, str] = {"server": "serverId", "effect": "effectId", "attempt": "attempt"}
+"""What the log says of the call that a run failed with, by where it stands among the failure's facts."""
 
 # Says nothing on replay.
 _logger = workflow.LoggerAdapter(logging.getLogger("openwop_mcp.runs"), None)
@@ -300,7 +305,17 @@ class RunWorkflow:
     def _log_failure(self, command: machines.FailRun, *, sensitive: bool) -> None:
         node = "" if command.node_id is None else f", node {command.node_id}"
         message = "" if sensitive else f": {terminal.escape(command.message[:MAX_LOGGED])}"
-        _logger.warning("run %s failed%s: %s%s", workflow.info().workflow_id, node, command.code, message)
+        told = {} if sensitive else jsontext.decode(command.details)
+        facts = {name: told.get(member) for name, member in LOGGED.items()}
+        facts |= {"node": command.node_id, "tenant": self._start.owner.tenant}
+        _logger.warning(
+            "run %s failed%s: %s%s",
+            workflow.info().workflow_id,
+            node,
+            command.code,
+            message,
+            extra={"facts": {name: value for name, value in facts.items() if isinstance(value, str | int)}},
+        )
 
     def _schedule(self, command: machines.ScheduleNode) -> asyncio.Task[Any]:
         owner = self._start.owner
@@ -326,6 +341,7 @@ class RunWorkflow:
                 RawValue(failures.json_payload(command.inputs)),
             ],
             activity_id=command.activity_id,
+            task_queue=self._queue_of(command),
             result_type=RawValue,
             start_to_close_timeout=ATTEMPT_TIMEOUT,
             heartbeat_timeout=timedelta(seconds=self._start.options.heartbeat_timeout),
@@ -333,6 +349,17 @@ class RunWorkflow:
             cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
             summary=f"{command.node_id}: {command.type_id}",
         )
+
+    def _queue_of(self, command: machines.ScheduleNode) -> str | None:
+        """The task queue of a node's server, where that is in a class; else the run's own."""
+        classes = self._start.options.classes
+        if not classes:
+            return None
+        text = jsontext.member(command.inputs, "serverId") or jsontext.member(command.config, "serverId")
+        server_id = None if text is None else jsontext.decode(text)
+        # What is no text is for the activity to refuse.
+        name = classes.get(server_id) if isinstance(server_id, str) else None
+        return None if name is None else class_queue(name, workflow.info().task_queue)
 
     @property
     def _was_reset(self) -> bool:
@@ -377,5 +404,7 @@ def _fact(ordinal: int, task: asyncio.Task[Any]) -> machines.Fact | None:
             return machines.NodeSucceeded(ordinal, answer.payload.data, at=at, metadata=answer.payload.metadata)
         return machines.TimerFired(ordinal, at=at)
     if isinstance(error, ActivityError) and error.failure is not None:
-        return machines.NodeFailed(ordinal, failures.read(error.failure), at=at)
+        failure = failures.read(error.failure)
+        count_doubt(failure)
+        return machines.NodeFailed(ordinal, failure, at=at)
     raise error

@@ -15,17 +15,21 @@ from typing import Any, cast
 
 from temporalio.worker import Plugin
 
-__all__ = ("SERVER", "TIMEOUT", "VARIANTS", "WORKFLOW", "Parts", "carry_out", "load")
+__all__ = ("GRAPHS", "SERVER", "TIMEOUT", "VARIANTS", "WORKFLOW", "Parts", "carry_out", "load")
 
 VARIANTS = {
     "graph": "this pack, as a graph",
+    "graph-claimed": "as a graph, a tool that must not be repeated",
     "pack": "this pack, from an author's workflow",
-    "claimed": "the same, a tool that must not be repeated",
+    "claimed": "from an author's workflow, a tool that must not be repeated",
     "keyed": "the same, each call with a key of its own",
     "peer": "temporalio-mcp with the mcp SDK",
     "bare": "a bare activity with httpx",
 }
-"""Module name, and what it is called in the report. Peer and bare repeat any tool without asking."""
+"""Module name, with dashes, and what it is called in the report. Peer and bare repeat any tool without asking."""
+
+GRAPHS = frozenset({"graph", "graph-claimed"})
+"""Those whose workflow is the pack's own."""
 
 WORKFLOW = "Calls"
 SERVER = "bench"
@@ -45,7 +49,7 @@ class Parts:
 
 def load(name: str) -> Callable[[str], AbstractAsyncContextManager[Parts]]:
     """Find a variant's `parts`."""
-    module = import_module(f"benchmarks.variants.{name}")
+    module = import_module(f"benchmarks.variants.{name.replace('-', '_')}")
     return cast("Callable[[str], AbstractAsyncContextManager[Parts]]", module.parts)
 
 

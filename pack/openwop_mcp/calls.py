@@ -5,7 +5,7 @@ Shared by ``ctx`` and ``activities``. Knows neither how a call is scheduled nor 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -40,9 +40,11 @@ __all__ = (
     "Interim",
     "LogLevel",
     "answering",
+    "class_queue",
     "completion",
     "interim",
     "noted",
+    "of_redaction",
     "provenance",
     "record",
     "recorded",
@@ -105,6 +107,13 @@ NODE = "node"
 ROUND = "round"
 """The provenance of a record of kind ``input``: how often the server has asked by then."""
 
+REDACTED = "redacted"
+"""The provenance of a record that is not all of what the server sent: in how many places a credential of the server was
+replaced in it."""
+
+ORIGINAL = "original-sha256"
+"""The provenance of such a record that has the SHA-256 of the result as it came."""
+
 EFFECT_ROUND = "effect-round"
 """The provenance of such a record where several runs share the effect: in which of its rounds that was."""
 
@@ -139,6 +148,7 @@ class CallRequest:
         input: What answers the server's last question; None as long as it has asked nothing.
         approved: JSON text ``{"tier", "fingerprint"?}``: the safety tier, and the definition of the tool where one was
             known, with which a person has approved the call.
+        queue: Task queue of the class that the call of a shared effect is made in; None for that of shared effects.
     """
 
     method: str
@@ -163,6 +173,7 @@ class CallRequest:
     suspends: bool = False
     input: Input | None = None
     approved: bytes | None = None
+    queue: str | None = None
 
     @property
     def round(self) -> int:
@@ -258,6 +269,7 @@ class CallRequest:
             "heartbeat": self.heartbeat,
             "sensitive": self.sensitive or None,
             "suspends": self.suspends or None,
+            "queue": self.queue,
         }
         text = jsontext.encode({key: value for key, value in members.items() if value is not None})
         exact = [
@@ -295,7 +307,18 @@ class CallRequest:
             suspends=value.get("suspends", False),
             input=Input.decode(jsontext.member(data, "input") or b"") if "input" in value else None,
             approved=jsontext.member(data, "approved") if "approved" in value else None,
+            queue=value.get("queue"),
         )
+
+
+def class_queue(name: str, task_queue: str = DEFAULT_TASK_QUEUE) -> str:
+    """The task queue of a class of servers, whose calls then wait for none but each other.
+
+    Args:
+        name: The class, as the worker's settings have it in ``[worker.classes.NAME]``.
+        task_queue: The worker's ``task_queue``.
+    """
+    return f"{task_queue}-class-{name}"
 
 
 def completion(ref: bytes | None, argument: bytes | None, context: bytes | None) -> bytes:
@@ -347,6 +370,14 @@ def interim(metadata: Mapping[str, bytes]) -> Interim | None:
             return "approval"
         case _:
             return None
+
+
+def of_redaction(metadata: Mapping[str, bytes]) -> Sequence[tuple[str, bytes]]:
+    """What an event says of a record that is not all of what the server sent; nothing of one that is."""
+    count, original = provenance(metadata, REDACTED), provenance(metadata, ORIGINAL)
+    if count is None or original is None or not count.isdecimal():
+        return ()
+    return [("x-redacted", jsontext.encode({"count": int(count), "originalSha256": original}))]
 
 
 def answering(

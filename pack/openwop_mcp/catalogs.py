@@ -74,11 +74,13 @@ _READ = frozenset(
     {
         EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED,
         EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED,
+        EventType.EVENT_TYPE_ACTIVITY_TASK_FAILED,
+        EventType.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT,
         EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ADMITTED,
         EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED,
     }
 )
-"""Events whose values a catalog is made of, which may lie in storage."""
+"""Events whose values a catalog is made of, which may be encrypted, or lie in storage."""
 
 
 class CatalogRefusedError(Exception):

@@ -15,6 +15,8 @@ The tree::
     ├── ResultNotKeptError          internal_error               an answer that storage did not take
     ├── RateLimitedError            rate_limited                 429
     ├── RoundsExceededError         mcp_mrtr_rounds_exceeded     a server that asks again and again
+    ├── PostponedError              rate_limited                 no room at the worker for now, nothing was sent
+    │   └── CircuitOpenError        upstream_unavailable         its server could not be reached by others
     ├── UnexpectedError             internal_error               a fault of this client; the effect may have happened
     └── UpstreamError               upstream_unavailable         no usable answer
         ├── AuthorizationError      no token that the server takes
@@ -39,8 +41,10 @@ from openwop_mcp.protocol.revisions import LEGACY
 
 __all__ = (
     "AuthorizationError",
+    "CircuitOpenError",
     "ConnectError",
     "ConnectionLostError",
+    "EchoedCredentialError",
     "EffectInDoubtError",
     "EgressDeniedError",
     "HttpStatusError",
@@ -51,6 +55,7 @@ __all__ = (
     "McpError",
     "NoCommonRevisionError",
     "NotCallableError",
+    "PostponedError",
     "RateLimitedError",
     "ResultNotKeptError",
     "ResultTooLargeError",
@@ -108,6 +113,10 @@ class McpError(Exception):
 class UnknownServerError(McpError):
     """The server id is not configured for the caller's tenant.
 
+    Delivery: not_sent.
+    Again: no.
+    To do: Name a server of the settings, or add it there (`tenants` has to admit the tenant), and restart the worker.
+
     Args:
         server_id: The id.
         barred: The operator's own tenant, where there is a server of that id that does not admit it. Not for others to
@@ -129,7 +138,12 @@ class UnknownServerError(McpError):
 
 
 class InvalidRequestError(McpError):
-    """The request cannot be built from what the caller gave; nothing was sent."""
+    """The request cannot be built from what the caller gave; nothing was sent.
+
+    Delivery: not_sent.
+    Again: no.
+    To do: Change what `path` names: arguments, names, or the node's config.
+    """
 
     code = "validation_error"
 
@@ -138,7 +152,13 @@ class InvalidRequestError(McpError):
 
 
 class NotCallableError(McpError):
-    """The tool, as its server defines it, cannot be called; nothing was sent."""
+    """The tool cannot be called as it is defined, is in quarantine, or is none that the graph may call.
+
+    Delivery: not_sent.
+    Again: no.
+    To do: `worker.py tools show` says why: approve the definition, have its server mend it, or add the tool to the
+    graph's `allowedTools`.
+    """
 
     code = "forbidden"
 
@@ -148,6 +168,10 @@ class NotCallableError(McpError):
 
 class KeyMismatchError(McpError):
     """The caller's key names an effect that was asked for with other arguments; nothing was sent.
+
+    Delivery: not_sent.
+    Again: no.
+    To do: Give the same arguments, or another key.
 
     ``given`` and ``recorded`` are the digests of the arguments, hexadecimal SHA-256 of their canonical form.
     """
@@ -165,7 +189,12 @@ class KeyMismatchError(McpError):
 
 
 class EffectInDoubtError(McpError):
-    """An earlier attempt at the effect left no outcome that could be found; nothing was sent by this one."""
+    """An earlier attempt at the effect left no outcome that could be found; nothing was sent by this one.
+
+    Delivery: unknown.
+    Again: no.
+    To do: Look at the server whether it happened; then call with another key, or take it as done.
+    """
 
     code = "upstream_unavailable"
 
@@ -175,6 +204,10 @@ class EffectInDoubtError(McpError):
 
 class RpcError(McpError):
     """The server answered with a JSON-RPC error.
+
+    Delivery: answered, not_processed.
+    Again: no; once where the server had another definition of the tool.
+    To do: Read `error`: the server says in it why.
 
     Attributes:
         rpc_code: The error's ``code``.
@@ -197,6 +230,10 @@ class RpcError(McpError):
 
 class NoCommonRevisionError(McpError):
     """Client and server share no revision of MCP that the settings allow.
+
+    Delivery: not_processed.
+    Again: no.
+    To do: If you trust an older revision, write `servers.ID.minimum_revision`; else have the server updated.
 
     Attributes:
         below_floor: Whether there is one, and it is older than the settings allow.
@@ -224,7 +261,12 @@ class NoCommonRevisionError(McpError):
 
 
 class EgressDeniedError(McpError):
-    """The address that would have been dialled is outside what the server's ``network`` setting allows."""
+    """The address that would have been dialled is outside what the server's ``network`` setting allows.
+
+    Delivery: not_sent.
+    Again: no.
+    To do: Check the `url`; if the address is meant, write `servers.ID.network`.
+    """
 
     code = "egress_denied"
 
@@ -242,7 +284,12 @@ class EgressDeniedError(McpError):
 
 
 class ResultTooLargeError(McpError):
-    """An answer, or arguments, over the ceiling named by ``setting``."""
+    """An answer, or arguments, over the ceiling named by ``setting``.
+
+    Delivery: answered, unknown, not_sent.
+    Again: no.
+    To do: Ask for less, or raise the setting that `setting` names. The server acted where delivery is `answered`.
+    """
 
     code = "storage_limit_exceeded"
 
@@ -260,7 +307,12 @@ class ResultTooLargeError(McpError):
 
 
 class ResultNotKeptError(McpError):
-    """The server acted, and storage did not take its result. The message says why, and names the setting."""
+    """The server acted, and storage did not take its result. The message says why, and names the setting.
+
+    Delivery: answered.
+    Again: no.
+    To do: Mend `[storage]`; the server acted, so do not repeat what must not happen twice.
+    """
 
     code = "internal_error"
 
@@ -274,7 +326,12 @@ class ResultNotKeptError(McpError):
 
 
 class RateLimitedError(McpError):
-    """The server answered 429. ``retry_after`` is in seconds, if it said so."""
+    """The server answered 429. ``retry_after`` is in seconds, if it said so.
+
+    Delivery: not_processed.
+    Again: after `Retry-After`.
+    To do: Call less often, or raise `servers.ID.retry.max_wait` to what the server asks for.
+    """
 
     code = "rate_limited"
     retryable = True
@@ -285,6 +342,10 @@ class RateLimitedError(McpError):
 
 class RoundsExceededError(McpError):
     """The server asked for input where it must not any more; it was not answered.
+
+    Delivery: answered.
+    Again: no.
+    To do: Answer otherwise; where the server has good reason to ask on, raise `host.mrtr_max_rounds`.
 
     Args:
         rounds: How often it has asked in this call.
@@ -308,8 +369,56 @@ class RoundsExceededError(McpError):
         )
 
 
+class PostponedError(McpError):
+    """The worker had no room for the call, or leaves its server alone for now; nothing was sent, nothing is used up.
+
+    Delivery: not_sent.
+    Again: by itself, for as long as `servers.ID.limits.patience` says.
+    To do: Nothing, mostly. If it lasts, raise what `setting` names, or start more workers.
+
+    Args:
+        message: Why, for people.
+        setting: The setting that says so; None where the server does.
+        wait: Seconds after which it should come again; None where nobody knows.
+        patience: Seconds that the call may wait so in all.
+        spread: From 0 to 1, see ``openwop_mcp.effects.decide.Postponement``.
+    """
+
+    code = "rate_limited"
+    retryable = True
+
+    def __init__(
+        self, message: str, *, setting: str | None, wait: float | None, patience: float, spread: float
+    ) -> None:
+        super().__init__(
+            f"nothing was sent: {message}{f' (setting {setting})' if setting else ''}",
+            delivery=Delivery.NOT_SENT,
+            postponed=True,
+            setting=setting,
+            retryAfter=wait,
+            patience=patience,
+            spread=spread,
+        )
+
+
+class CircuitOpenError(PostponedError):
+    """Other calls could not reach the server; nothing was sent, and one after another finds out whether it is back.
+
+    Delivery: not_sent.
+    Again: by itself, for as long as `servers.ID.limits.patience` says.
+    To do: See why the server cannot be reached: `worker.py health ID` asks it at once.
+    """
+
+    code = "upstream_unavailable"
+
+
 class UnexpectedError(McpError):
-    """The call ended by a fault of this client, not of the server. ``fault`` is the name of its class."""
+    """The call ended by a fault of this client, not of the server. ``fault`` is the name of its class.
+
+    Delivery: unknown.
+    Again: no.
+    To do: Report it, with what the worker's log says; look at the server whether the effect happened.
+    """
 
     code = "internal_error"
 
@@ -322,7 +431,12 @@ class UnexpectedError(McpError):
 
 
 class UpstreamError(McpError):
-    """No usable answer came."""
+    """No usable answer came.
+
+    Delivery: not_sent, not_processed, answered, unknown.
+    Again: where a repeat is safe.
+    To do: See the causes below: it is always one of them.
+    """
 
     code = "upstream_unavailable"
     retryable = True
@@ -334,6 +448,10 @@ class UpstreamError(McpError):
 
 class AuthorizationError(UpstreamError):
     """There is no token that the server takes, and none can be had as things are.
+
+    Delivery: not_sent, not_processed, answered, unknown.
+    Again: only where the authorization server was out of reach.
+    To do: `authorization` says what stands in the way; `login_required`: `worker.py login ID`.
 
     Attributes:
         cause: What stands in the way, one of a closed set of words (``openwop_mcp.client.auth.CAUSES``).
@@ -363,14 +481,24 @@ class AuthorizationError(UpstreamError):
 
 
 class ConnectError(UpstreamError):
-    """Name resolution, TCP or TLS failed; nothing was sent."""
+    """Name resolution, TCP or TLS failed; nothing was sent.
+
+    Delivery: not_sent.
+    Again: yes.
+    To do: Is the server up, and are host, port and certificate of `servers.ID.url` right?
+    """
 
     def __init__(self, message: str) -> None:
         super().__init__(message, delivery=Delivery.NOT_SENT)
 
 
 class ConnectionLostError(UpstreamError):
-    """The connection broke after the request had left, before a whole answer was read."""
+    """The connection broke after the request had left, before a whole answer was read.
+
+    Delivery: unknown.
+    Again: where a repeat is safe.
+    To do: See whether the server, or a proxy before it, closes connections while it works.
+    """
 
     def __init__(self, message: str) -> None:
         super().__init__(message, delivery=Delivery.UNKNOWN)
@@ -378,6 +506,10 @@ class ConnectionLostError(UpstreamError):
 
 class TimeLimitError(UpstreamError):
     """A time limit ran out.
+
+    Delivery: not_sent, not_processed, answered, unknown.
+    Again: where a repeat is safe.
+    To do: Raise `servers.ID.timeouts` at the key that `limit` names, if the server may take that long.
 
     Attributes:
         limit: The settings key under ``timeouts``: ``connect``, ``first_byte``, ``idle`` or ``total``.
@@ -398,6 +530,10 @@ class TimeLimitError(UpstreamError):
 
 class HttpStatusError(UpstreamError):
     """An HTTP status that came without a JSON-RPC answer.
+
+    Delivery: not_processed, unknown.
+    Again: from 500 on, where a repeat is safe.
+    To do: Below 500 check `servers.ID.url` and credential; from 500 on the fault is the server's.
 
     Attributes:
         status: The status.
@@ -434,6 +570,10 @@ class HttpStatusError(UpstreamError):
 class MalformedAnswerError(UpstreamError):
     """The answer breaks JSON, JSON-RPC or MCP.
 
+    Delivery: answered, not_processed, unknown.
+    Again: where a repeat is safe.
+    To do: `fault` names what is broken: it is to be mended at the server, or at a proxy that answers in its place.
+
     Attributes:
         fault: What is broken, one of a closed set of words (``openwop_mcp.protocol.messages.FAULTS``).
     """
@@ -445,8 +585,38 @@ class MalformedAnswerError(UpstreamError):
         self.fault = fault
 
 
+class EchoedCredentialError(UpstreamError):
+    """The server acted, and its answer holds a credential that it is called with: nothing of it is kept.
+
+    Delivery: answered.
+    Again: no.
+    To do: Renew the credential, and have the server send none back; `setting`, if it is told, has it replaced instead.
+
+    Args:
+        why: Why it is not recorded without it.
+        size: Bytes of the answer.
+        sha256: Their SHA-256, in hexadecimal.
+        setting: The setting that decides, where one does.
+    """
+
+    def __init__(self, why: str, *, size: int, sha256: str, setting: str | None = None) -> None:
+        super().__init__(
+            "the server acted, and its answer holds a credential that the server is called with, which no record may"
+            f" repeat: {why}; renew the credential, and have the server's operator see to it that it sends none back",
+            delivery=Delivery.ANSWERED,
+            retryable=False,
+            setting=setting,
+            size=size,
+            sha256=sha256,
+        )
+
+
 class InterruptedCallError(UpstreamError):
     """The call was given up on this side.
+
+    Delivery: not_sent, not_processed, answered, unknown.
+    Again: unless it was cancelled.
+    To do: Nothing: a worker that shuts down leaves it to another one.
 
     Attributes:
         cancelled: Whether a caller wanted that; otherwise the worker is shutting down and another may go on.

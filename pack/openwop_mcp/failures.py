@@ -7,18 +7,19 @@ that a JSON-RPC error keeps its bytes. Knows Temporal's failure message and noth
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import dataclass, field, replace
 
 import temporalio.api.common.v1
 import temporalio.api.enums.v1
 import temporalio.api.failure.v1
 from temporalio.common import RawValue
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from openwop_mcp import jsontext
-from openwop_mcp.effects.decide import Ask, Decision, Fail, Failure, InDoubt, RetryPolicy
+from openwop_mcp.effects.decide import Ask, Decision, Fail, Failure, InDoubt, Postponement, RetryPolicy
 from openwop_mcp.effects.delivery import Delivery
-from openwop_mcp.errors import McpError, RpcError
+from openwop_mcp.errors import McpError, PostponedError, RpcError
 from openwop_mcp.verbatim import Verbatim
 
 __all__ = (
@@ -30,7 +31,9 @@ __all__ = (
     "read",
     "read_settled",
     "refusal",
+    "said",
     "settled",
+    "uncover",
     "unsaid",
     "write",
     "written",
@@ -48,6 +51,9 @@ MAX_RPC_ERROR = 64 * 1024
 SETTLED = "openwop-mcp.failed"
 """Marks the payload of an outcome that is no result, among the metadata."""
 
+UNOPENED = "EncryptionError"
+"""Type of the failure beneath that of an activity which was given what its worker has no key for."""
+
 NEEDED = (
     "code",
     "delivery",
@@ -60,17 +66,23 @@ NEEDED = (
     "onDoubt",
     "waited",
     "round",
+    "postponed",
+    "patience",
+    "spread",
 )
 """Facts that decide what follows. They are small, and stay where there is no room for all."""
 
 IN_DOUBT = "the effect may have happened"
 
+WHOSE = "by the call's own limits or its server's"
+
 ENDED = {
-    "attempts": "no attempt is left",
-    "max_wait": "the server asks for a longer wait than one may take",
-    "total": "another wait would be longer than all of them may take",
+    "attempts": ("servers.{server}.retry.attempts", f"no attempt is left, {WHOSE}"),
+    "max_wait": ("servers.{server}.retry.max_wait", f"the server asks for a longer wait than one may take, {WHOSE}"),
+    "total": ("servers.{server}.retry.total", f"another wait would be longer than all of them may take, {WHOSE}"),
+    "patience": ("servers.{server}.limits.patience", "it has waited for room as long as it may"),
 }
-"""Why there is no further attempt, by the retry setting that ended it."""
+"""Why there is no further attempt: the setting, and words, by the limit that ended it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,16 +148,15 @@ def conclude(failure: CallFailure, decision: Decision) -> CallFailure:
         follows = ", and it is not sent again" if isinstance(decision, InDoubt) else ""
         return replace(failure, message=f"{failure.message}; {IN_DOUBT}{follows}")
     if isinstance(decision, Fail) and decision.limit is not None:
-        setting = f"retry.{decision.limit}"
+        name, why = ENDED[decision.limit]
+        setting = name.format(server=jsontext.decode(failure.details).get("serverId", "ID"))
         details = jsontext.build(
             [
                 *((k, v) for k, v in jsontext.members(failure.details) if k != "ended"),
                 ("ended", jsontext.encode(setting)),
             ]
         )
-        return replace(
-            failure, message=f"{failure.message}; {ENDED[decision.limit]} (setting {setting})", details=details
-        )
+        return replace(failure, message=f"{failure.message}; {why} (setting {setting})", details=details)
     return failure
 
 
@@ -190,7 +201,11 @@ def write(
     payloads = [RawValue(json_payload(details))]
     if isinstance(error, RpcError):
         payloads.append(RawValue(json_payload(_bounded_error(error, error_bytes))))
-    return ApplicationError(error.message[:MAX_MESSAGE], *payloads, type=error.code, non_retryable=True)
+    # That there is no room yet is no fault: Temporal's SDK then logs it at debug, and does not count it as failed.
+    benign = isinstance(error, PostponedError)
+    category = ApplicationErrorCategory.BENIGN if benign else ApplicationErrorCategory.UNSPECIFIED
+    message = error.message[:MAX_MESSAGE]
+    return ApplicationError(message, *payloads, type=error.code, non_retryable=True, category=category)
 
 
 def _bounded_error(error: RpcError, limit: int) -> bytes:
@@ -217,7 +232,7 @@ class _UnsaidError(ApplicationError):
 
 def unsaid(error: ApplicationError) -> ApplicationError:
     """The same failure for a call whose server may quote what must not be logged."""
-    return _UnsaidError(error.message, *error.details, type=error.type, non_retryable=True)
+    return _UnsaidError(error.message, *error.details, type=error.type, non_retryable=True, category=error.category)
 
 
 def forward(failure: CallFailure, note: str = "", **facts: object) -> ApplicationError:
@@ -269,6 +284,29 @@ def read_settled(payload: temporalio.api.common.v1.Payload) -> CallFailure | Non
     return _written(jsontext.decode(members["message"]), details, jsontext.decode(details), members.get("error"))
 
 
+def said(failure: temporalio.api.failure.v1.Failure) -> str:
+    """The message of a failure, also where it stands apart to be encrypted (and is open by now)."""
+    return _words(failure)[0]
+
+
+def uncover(failure: temporalio.api.failure.v1.Failure) -> None:
+    """Put message and stack of a failure into their places, in the failure itself. Its causes stay as they are."""
+    if failure.HasField("encoded_attributes"):
+        failure.message, failure.stack_trace = _words(failure)
+        failure.ClearField("encoded_attributes")
+
+
+def _words(failure: temporalio.api.failure.v1.Failure) -> tuple[str, str]:
+    if failure.HasField("encoded_attributes"):
+        try:
+            match json.loads(failure.encoded_attributes.data):
+                case {"message": str(message), "stack_trace": str(stack)}:
+                    return message, stack
+        except ValueError:
+            pass  # it is of another converter than the SDK's own
+    return failure.message, failure.stack_trace
+
+
 def read(failure: temporalio.api.failure.v1.Failure) -> CallFailure:
     """Read a recorded failure: one written by :func:`write`, or one that Temporal made."""
     taken = False
@@ -282,10 +320,12 @@ def read(failure: temporalio.api.failure.v1.Failure) -> CallFailure:
         if head is not None:
             # A refusal of workflow code has no code among its facts: it is the type.
             head.setdefault("code", info.type)
-            return _written(failure.message, payloads[0].data, head, payloads[1].data if len(payloads) > 1 else None)
+            return _written(said(failure), payloads[0].data, head, payloads[1].data if len(payloads) > 1 else None)
+        if failure.cause.application_failure_info.type == UNOPENED:
+            return _unopened(said(failure.cause))
         return CallFailure(
             code="internal_error",
-            message=_prose(info.type, failure.message),
+            message=_prose(info.type, said(failure)),
             details=b"{}",
             happened=_final(Delivery.UNKNOWN),
         )
@@ -293,7 +333,18 @@ def read(failure: temporalio.api.failure.v1.Failure) -> CallFailure:
         return _timed_out(failure)
     if failure.HasField("canceled_failure_info"):
         return _canceled(taken=taken)
-    return CallFailure(code="internal_error", message=failure.message, details=b"{}", happened=_final(Delivery.UNKNOWN))
+    return CallFailure(code="internal_error", message=said(failure), details=b"{}", happened=_final(Delivery.UNKNOWN))
+
+
+def _unopened(why: str) -> CallFailure:
+    """A worker that lacked the key of what it was given. Another one may have it."""
+    delivery = Delivery.NOT_SENT
+    return CallFailure(
+        code="upstream_unavailable",
+        message=f"nothing was sent, as the worker could not open what it was given: {why}"[:MAX_MESSAGE],
+        details=jsontext.encode({"service": "mcp", "delivery": delivery.value, "setting": "encryption.keys"}),
+        happened=Failure("upstream_unavailable", delivery, retryable=True, repeat_safe=True),
+    )
 
 
 def _canceled(*, taken: bool) -> CallFailure:
@@ -341,9 +392,21 @@ def _written(message: str, details: bytes, head: dict[str, object], error: bytes
             retry_after=float(retry_after) if isinstance(retry_after, int | float) else None,
             ask=head.get("onDoubt") == "ask",
             waited=head.get("waited") is True,
+            postponed=_postponed(head),
         ),
         policy=_policy(head.get("retry")),
         cancelled=head.get("cancelled") is True,
+    )
+
+
+def _postponed(head: dict[str, object]) -> Postponement | None:
+    # A failure that is final says, too, that its last attempt was postponed: nothing follows from it any more.
+    if head.get("postponed") is not True or head.get("retryable") is not True:
+        return None
+    patience, spread = head.get("patience"), head.get("spread")
+    return Postponement(
+        float(patience) if isinstance(patience, int | float) else 0.0,
+        float(spread) if isinstance(spread, int | float) else 0.0,
     )
 
 

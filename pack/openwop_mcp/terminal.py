@@ -6,7 +6,6 @@ pipe.
 
 from __future__ import annotations
 
-import logging
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, TextIO
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ("LogFormatter", "escape", "json_for", "table")
+__all__ = ("escape", "escape_json", "json_for", "table")
 
 INVISIBLE = frozenset(
     (
@@ -84,6 +83,15 @@ def escape(text: str, *, multiline: bool = False) -> str:
     return text.translate(_LINES if multiline else _LINE)
 
 
+def escape_json(text: str) -> str:
+    r"""JSON text of equal value, safe to print; what could act on a terminal becomes an escape (``\u202e``).
+
+    Args:
+        text: Valid JSON text. Outside strings it may hold line feeds and tabs, which stand.
+    """
+    return text.translate(_JSON)
+
+
 def json_for(stream: TextIO, data: bytes) -> str:
     r"""JSON text for ``stream``: as it stands, or, on a terminal, of equal value with escapes (``\u202e``).
 
@@ -95,7 +103,7 @@ def json_for(stream: TextIO, data: bytes) -> str:
     if not stream.isatty():
         return text
     # A carriage return between values would let later text overwrite earlier text; as white space it may be replaced.
-    return _CARRIAGE_RETURN.sub("\n", text).translate(_JSON)
+    return escape_json(_CARRIAGE_RETURN.sub("\n", text))
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
@@ -111,11 +119,3 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     for row in rows:
         shown.add_row(*(Text(escape(cell)) for cell in row))
     return shown
-
-
-class LogFormatter(logging.Formatter):
-    """Log lines that may quote a server; nothing in them steers a terminal."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Write the record, escaped."""
-        return escape(super().format(record), multiline=True)

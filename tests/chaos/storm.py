@@ -25,12 +25,12 @@ import psutil
 
 from openwop_mcp.client import CallOptions, McpClient
 from openwop_mcp.client._pool import KEEP_ALIVE, HttpPool
-from openwop_mcp.client._redact import Redactor
 from openwop_mcp.client._wire import SizeLimits
 from openwop_mcp.client.stdio import StdioWire
 from openwop_mcp.config import Timeouts
 from openwop_mcp.effects.delivery import Delivery
 from openwop_mcp.errors import McpError
+from openwop_mcp.redaction import Redactor
 from tests.chaos.sound import PREFIX, sound
 from tests.support.mcp_client import CLIENT_INFO, client_of
 

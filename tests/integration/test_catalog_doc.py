@@ -1,73 +1,37 @@
-"""docs/catalog.md: every command that it shows, in the order in which it shows them, and the settings that it shows."""
+"""docs/catalog.md: what its commands print, and that it describes all that there is."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import json
-import os
-import sys
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
-import typer.main
 
-import worker
-from tests.integration.test_readme import blocks, free_port, shell
-from tests.support.cli import ROOT, serving
+from openwop_mcp.catalog import listing
+from tests.support.commands_doc import commands
+from tests.support.documents import blocks, play, read
 
-DOC = (ROOT / "docs" / "catalog.md").read_text(encoding="utf-8")
-
-
-@contextlib.asynccontextmanager
-async def sample_server(port: str, file: Path = ROOT / "examples" / "sample_server.py") -> AsyncIterator[None]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, str(file), "--port", port, stdout=asyncio.subprocess.PIPE
-    )
-    try:
-        assert process.stdout is not None
-        assert await process.stdout.readline()
-        yield
-    finally:
-        process.terminate()
-        await process.wait()
+DOC = read("docs/catalog.md")
+CLEAR = "python worker.py tools classify sample 'get_*' --clear"
+CALL = """python worker.py call sample echo --args '{"value": 1}'"""
 
 
+@pytest.mark.timeout(400)
 async def test_every_command_does_what_is_said_of_it(tmp_path):
-    port = free_port()
     [settings] = blocks(DOC, "toml")
-    config = tmp_path / "openwop-mcp.toml"
-    config.write_text(settings.replace("7801", port), encoding="utf-8")
-    (tmp_path / "worker.py").symlink_to(ROOT / "worker.py")
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
-    look, classify, change, after = blocks(DOC, "sh")
-    make, start = change.splitlines()
-    assert start == "python changed_server.py --port 7801"
-    async with contextlib.AsyncExitStack() as first, contextlib.AsyncExitStack() as others:
-        await first.enter_async_context(sample_server(port))
-        dev = await others.enter_async_context(serving("dev", "--config", str(config)))
-        env = {
-            # What `source .venv/bin/activate` does.
-            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-            "OPENWOP_MCP__TEMPORAL__ADDRESS": dev.facts["temporal"],
-        }
-        shown = await shell(f"{look}\n{classify}\n{make}", tmp_path, env)
-        told = json.loads(await shell("python worker.py tools sample --json 2>/dev/null", tmp_path, env))
-        await first.aclose()
-        await others.enter_async_context(sample_server(port, tmp_path / "changed_server.py"))
-        call = next(line for line in after.splitlines() if " call " in line)
-        refused = call.replace("   #", " || test $? = 1   #")
-        assert refused != call
-        changed = await shell(after.replace(call, refused), tmp_path, env)
+    after = {
+        CLEAR: "python worker.py tools sample --json 2>/dev/null",
         # Workers take it up in a moment.
-        await shell(f"until {call.split('#')[0]}; do :; done", tmp_path, env)
-    assert "tool          mcp:sample.get_forecast" in shown
-    assert "classified get_forecast" in shown
+        "python worker.py tools approve": f"until {CALL}; do :; done",
+    }
+    played = await play("docs/catalog.md", tmp_path, settings=settings, after=after)
+    look, classify, _, changed = played.shown
+    assert "tool          mcp:sample.get_forecast" in look
+    assert "classified get_forecast" in classify
     assert "quarantined" in changed
-    assert changed.count("forbidden") == 1
+    assert "forbidden" in changed
     assert "Keep what was sent" in changed
     assert "approved echo" in changed
+    told = json.loads(next(line for line in classify.splitlines() if line.startswith('{"')))
     held = {one["name"]: (one["safetyTier"], one["replayPolicy"], one["approval"]) for one in told["tools"]}
     assert held["get_forecast"] == ("read", "idempotent", "write")
     assert held["add"] == ("pure", "deterministic", "never")
@@ -76,14 +40,14 @@ async def test_every_command_does_what_is_said_of_it(tmp_path):
 
 @pytest.mark.parametrize("name", ["list", "show", "diff", "classify", "approve"])
 def test_every_command_and_option_of_tools_is_described(name):
-    commands = typer.main.get_command(worker.tools).commands
+    command = commands()[f"tools {name}"]
     assert f"tools {name} " in DOC
-    options = {option for parameter in commands[name].params for option in parameter.opts if option.startswith("--")}
+    options = {option for parameter in command.params for option in parameter.opts if option.startswith("--")}
     # What every command has is described where commands are.
     assert {option for option in options - {"--config", "--json"} if option not in DOC} == set()
 
 
 def test_the_columns_that_are_described_are_those_that_there_are():
     described = DOC.split("| column |")[1].split("\n\n")[0]
-    for column in worker.listing.COLUMNS[1:-1]:
+    for column in listing.COLUMNS[1:-1]:
         assert f"`{column}`" in described, column

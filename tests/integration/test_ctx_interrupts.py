@@ -695,9 +695,9 @@ async def test_a_call_too_large_to_be_shown_whole_cannot_be_approved(client):
 
 
 async def test_the_workflow_and_the_test_of_it_that_the_documents_show_do_what_they_say(client, tmp_path, monkeypatch):
-    document = (Path(__file__).parents[2] / "docs" / "authoring.md").read_text(encoding="utf-8")
+    document = (Path(__file__).parents[2] / "docs" / "python.md").read_text(encoding="utf-8")
     shown = re.findall("^```python\n(.*?)^```$", document, re.MULTILINE | re.DOTALL)
-    for name, word in (("table", "class Table"), ("fakes", "FakeMcp")):
+    for name, word in (("table", "class Table"), ("fakes", "async def dinner")):
         (text,) = [block for block in shown if word in block]
         (tmp_path / f"shown_{name}.py").write_text(text, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)

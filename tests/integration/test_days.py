@@ -23,9 +23,9 @@ from temporalio.testing import TimeSkipper
 
 from openwop_mcp import embedded, jsontext
 from openwop_mcp.embedded import embedded_temporal
-from tests.integration.test_readme import free_port
 from tests.support.asking_flows import Asker, Call, Told
 from tests.support.cli import ROOT, cli
+from tests.support.documents import free_port
 from tests.support.doubts import asked_of_author, asked_of_run, pending, resolve, until_pending
 from tests.support.graphs import node, workflow
 from tests.support.pack import Pack, activity_results, chain, error_of, log_of, payload_of, toml_for

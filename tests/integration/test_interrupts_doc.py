@@ -13,15 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import typer.main
 
-import worker
-from tests.integration.test_catalog_doc import sample_server
-from tests.integration.test_readme import NAMED, blocks, free_port, shell
 from tests.support.cli import ROOT, Done, cli, on_terminal, python, serving
+from tests.support.commands_doc import commands
+from tests.support.documents import blocks, free_port, of, read, sample_server, shell
 from tests.support.patience import PATIENCE
 
-DOC = (ROOT / "docs" / "interrupts.md").read_text(encoding="utf-8")
+DOC = read("docs/interrupts.md")
 WAIT = 'until python worker.py interrupts show "$RUN" {node} >/dev/null 2>&1; do :; done\n'
 """What a reader does by looking again: a run asks a moment after it was started, or answered."""
 
@@ -47,7 +45,7 @@ class Shown:
 async def shown(tmp_path_factory) -> AsyncIterator[Shown]:
     folder = tmp_path_factory.mktemp("interrupts")
     here = Shown(folder, {port: free_port() for port in ("7233", "7801", "8080")}, {"OPENWOP_KEY": "k" * 32})
-    files = {found["name"]: here.replaced(found["text"]) for found in NAMED.finditer(DOC)}
+    files = {block.file: here.replaced(block.text) for block in of("docs/interrupts.md") if block.file is not None}
     assert set(files) == {"openwop-mcp.toml", "table.json", "dinner.py"}
     for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8")
@@ -129,8 +127,8 @@ async def test_a_terminal_shows_what_is_shown_of_it(shown):
 
 
 async def test_the_workflow_that_is_shown_asks_and_is_answered(shown):
-    commands = re.findall(r"^python (.*dinner.*)$", DOC, re.MULTILINE)
-    assert commands == ["dinner.py", *["worker.py interrupts answer dinner-1"] * 2]
+    shown_commands = re.findall(r"^python (.*dinner.*)$", DOC, re.MULTILINE)
+    assert shown_commands == ["dinner.py", *["worker.py interrupts answer dinner-1"] * 2]
     dinner = asyncio.create_task(python("dinner.py", cwd=shown.folder, **shown.env))
     await waiting(shown, "dinner-1", "clarification")
     given = '{"__main__:ask_for_booking": {"action": "accept", "content": {"day": "2026-12-31"}}}'
@@ -142,8 +140,7 @@ async def test_the_workflow_that_is_shown_asks_and_is_answered(shown):
 
 
 async def test_the_workflow_beside_it_is_started_likewise(shown):
-    authoring = (ROOT / "docs" / "authoring.md").read_text(encoding="utf-8")
-    [table] = [text for text in blocks(authoring, "python") if "class Table" in text]
+    [table] = [text for text in blocks(read("docs/python.md"), "python") if "class Table" in text]
     head, main = (shown.folder / "dinner.py").read_text(encoding="utf-8").split("async def main")
     imports = "\n".join(line for line in head.splitlines() if re.match("(import|from) ", line))
     main = main.replace("Dinner", "Table").replace("dinners", "tables").replace("dinner-1", "table-1")
@@ -173,7 +170,7 @@ async def test_a_call_that_needs_approval_is_sent_once_it_has_it(shown):
 
 @pytest.mark.parametrize("name", ["list", "show", "answer"])
 def test_every_command_and_option_of_interrupts_is_described(name):
-    command = typer.main.get_command(worker.interrupts).commands[name]
+    command = commands()[f"interrupts {name}"]
     assert f"interrupts {name} " in DOC
     options = {option for parameter in command.params for option in parameter.opts if option.startswith("--")}
     assert {option for option in options - {"--config"} if option not in DOC} <= {"--json"}

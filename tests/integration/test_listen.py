@@ -38,14 +38,14 @@ class Listener:
         self.told.append(change.payload.data)
 
     @workflow.run
-    async def run(self, queue: str, wanted: int) -> list[str]:
+    async def run(self, queue: str, wanted: int, heartbeat: int) -> list[str]:
         request = ListenRequest(SERVER, FILTER, workflow.info().workflow_id, "changed")
         listening = workflow.start_activity(
             LISTEN,
             RawValue(json_payload(request.encode())),
             task_queue=queue,
             start_to_close_timeout=timedelta(days=1),
-            heartbeat_timeout=timedelta(seconds=5),
+            heartbeat_timeout=timedelta(seconds=heartbeat),
             retry_policy=RetryPolicy(maximum_attempts=1),
         )
         heard = asyncio.ensure_future(workflow.wait_condition(lambda: len(self.told) >= wanted))
@@ -75,9 +75,9 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listen, "FIRST_WAIT", 0.02)
 
 
-async def _started(client: Client, queue: str, wanted: int) -> WorkflowHandle[Any, list[str]]:
+async def _started(client: Client, queue: str, wanted: int, heartbeat: int = 5) -> WorkflowHandle[Any, list[str]]:
     return await client.start_workflow(
-        Listener.run, args=[queue, wanted], id=f"listener-{uuid.uuid4().hex}", task_queue=f"author-{queue}"
+        Listener.run, args=[queue, wanted, heartbeat], id=f"listener-{uuid.uuid4().hex}", task_queue=f"author-{queue}"
     )
 
 
@@ -223,6 +223,29 @@ async def test_to_stop_listening_closes_the_stream(client: Client) -> None:
             await asked.wait()
             await handle.cancel()
             await server.closed[1].wait()
+
+
+async def test_a_worker_that_shuts_down_listens_no_more_at_once_however_long_calls_are_given(client: Client) -> None:
+    asked = asyncio.Event()
+
+    def stream(request: Request) -> Reply:
+        asked.set()
+        return stream_reply(_acknowledged(request), stall="body")
+
+    queue = f"pack-{uuid.uuid4().hex}"
+    async with (
+        FakeServer(_listening(stream)) as server,
+        Worker(client, task_queue=f"author-{queue}", workflows=[Listener]),
+    ):
+        settings = settings_for(server.url, worker={"shutdown_grace": 300})
+        async with asyncio.timeout(PATIENCE):
+            async with pack_worker(client, settings, task_queue=queue):
+                handle = await _started(client, queue, 1, heartbeat=300)
+                await asked.wait()
+            with pytest.raises(WorkflowFailureError) as caught:
+                await handle.result()
+    assert isinstance(caught.value.cause, ActivityError)
+    assert "shut down while it listened" in str(caught.value.cause.cause)
 
 
 async def test_when_the_listener_is_gone_the_subscription_ends(client: Client) -> None:

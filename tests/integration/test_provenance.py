@@ -6,6 +6,7 @@ Neither decides anything: a worker that remembers and one that does not schedule
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import uuid
 from collections.abc import AsyncIterator
@@ -16,6 +17,8 @@ import pytest
 from temporalio.client import Client, WorkflowHistory
 from temporalio.worker import Replayer, Worker
 
+from commands.prose import call_prose
+from openwop_mcp.runs.records import made_calls
 from tests.support.author_flows import Author, Call, Calls, Told
 from tests.support.fake_server import FakeServer, Handler, Reply, modern
 from tests.support.graphs import edge, node, workflow
@@ -25,7 +28,9 @@ from tests.support.pack import (
     activity_results,
     error_of,
     failed_attempts,
+    log_of,
     pack_worker,
+    payload_of,
     scheduled,
     settings_for,
     types,
@@ -233,3 +238,48 @@ async def test_no_history_holds_a_credential_that_a_failing_server_echoes(
         assert secret.encode() not in held
         assert b"[credential]" in held
     assert secret not in caplog.text
+
+
+ECHOES = b'{"structuredContent":{"echo":"Bearer s3cr3t-s3cr3t-s3cr3t"}, "content":[] ,"n":1.10}'
+
+
+async def test_a_result_that_holds_the_credential_is_told_to_be_without_it_everywhere(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("THE_TOKEN", "s3cr3t-s3cr3t-s3cr3t")
+    left = ECHOES.replace(b"s3cr3t-s3cr3t-s3cr3t", b"[credential]")
+    given = {"credential": {"bearer": {"env": "THE_TOKEN"}}}
+    async with at(client, modern({"tools/call": ECHOES}), server=given) as here:
+        log, found = await here.pack.run(workflow([node("a", config={"serverId": SERVER, "name": "t"})]))
+        told, history = await here.ask(Call("call_tool", [SERVER, "t"], text="{}"))
+    assert told[0].raw == left.decode()
+    completed = payload_of(log, "node.completed")
+    original = hashlib.sha256(ECHOES).hexdigest()
+    assert completed["x-redacted"] == {"count": 1, "originalSha256": original}
+    assert log_of(found) == log
+    for one in [*found, history]:
+        (result,) = activity_results(one)
+        assert result.data == left
+        (made,) = made_calls([one.events])
+        assert made.record is not None
+        assert made.record.intact
+        assert (made.record.redacted, made.record.original_sha256) == (1, original)
+        assert "without a credential that came back (1 times)" in call_prose(made, None)
+
+
+async def test_a_result_that_may_hold_none_fails_once_and_for_all(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("THE_TOKEN", "s3cr3t-s3cr3t-s3cr3t")
+    given = {"credential": {"bearer": {"env": "THE_TOKEN"}}, "echoed_credentials": "fail", "retry": {"attempts": 5}}
+    async with at(client, modern({"tools/call": ECHOES}), server=given) as here:
+        log, found = await here.pack.run(workflow([node("a", config={"serverId": SERVER, "name": "t"})]))
+        assert len(here.server.requests) == 1
+    error = error_of(log)
+    assert error["code"] == "upstream_unavailable"
+    assert error["details"]["delivery"] == "answered"
+    assert error["details"]["sha256"] == hashlib.sha256(ECHOES).hexdigest()
+    assert error["details"]["setting"] == f"servers.{SERVER}.echoed_credentials"
+    assert error["details"]["setting"] in error["message"]
+    assert scheduled(found) == ["a:1"]
+    assert b"s3cr3t" not in b"".join(event.SerializeToString() for one in found for event in one.events)

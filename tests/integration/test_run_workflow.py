@@ -275,7 +275,11 @@ async def test_why_a_run_failed_is_one_short_line_in_the_workers_log(client, cap
     async with setting(client, by_tool(echo=refuse), tools=READ) as (pack, _):
         handle = await pack.start(workflow([call("a")]))
         await pack.end(handle)
-    [line] = [record.getMessage() for record in caplog.records if record.name == "openwop_mcp.runs"]
+    [record] = [record for record in caplog.records if record.name == "openwop_mcp.runs"]
+    line = record.getMessage()
+    # What the attempt's own line would say, which is left out for this one.
+    facts = vars(record)["facts"]
+    assert (facts["node"], facts["server"], facts["attempt"]) == ("a", "fake", 1)
     assert line.startswith(f"run {handle.id} failed, node a: mcp_error: ")
     assert "\n" not in line
     assert len(line) < 500

@@ -1,12 +1,15 @@
 """Makes recorded histories and their event logs: ``python -m tests.replay.record`` makes those that are not there.
 
-A recorded history is a promise that a later version still understands it. Delete one, to have it made anew, only where
-a change is meant to break that promise, and say so where the engine version is.
+Each released version has a folder of its own; what is made anew goes into that of the version which `pyproject.toml`
+names. A recorded history is a promise that every later version still understands it, so that those of a version that
+was released are never made anew. Before its release delete one, to have it made anew, only where a change is meant to
+break that promise, and say so where the engine version is.
 """
 
 from __future__ import annotations
 
 import asyncio
+import importlib.metadata
 import itertools
 import json
 import os
@@ -31,18 +34,20 @@ from tests.replay.author import Booking
 from tests.support import exact
 from tests.support.asking import ROUND, AskingServer, ask
 from tests.support.author_flows import Call
+from tests.support.catalogs import Shop, keeping, of, tool
 from tests.support.doubts import ACCEPT, BUSY, REJECT, asked_of_run, done, resolve, scene, until, until_pending
 from tests.support.fake_server import FakeServer, Reply, Request, error_reply, modern, result_reply
 from tests.support.graphs import edge, node, workflow
 from tests.support.legacy_server import LegacyServer
 from tests.support.mcp_client import replies
-from tests.support.pack import Pack, chain, log_of, pack_worker, settings_for, toml_for, types
+from tests.support.pack import SERVER, Pack, chain, log_of, pack_worker, settings_for, toml_for, types
 from tests.support.pauses import pause, resume, until_ended
 from tests.support.questions import ELICITATION, input_required
 from workflows.replay import export
 
-__all__ = ("HISTORIES", "LOGS")
+__all__ = ("HISTORIES", "LOGS", "VERSION")
 
+VERSION = importlib.metadata.version("openwop-mcp-pack")
 HISTORIES = Path(__file__).parent / "histories"
 LOGS = Path(__file__).parent / "logs"
 
@@ -188,12 +193,16 @@ def scrubbed(text: str) -> str:
 
 
 def write(name: str, found: Sequence[WorkflowHistory], *, log: bool = True) -> None:
-    if (HISTORIES / f"{name}.json").exists():
+    file = HISTORIES / VERSION / f"{name}.json"
+    if file.exists():
         return
-    (HISTORIES / f"{name}.json").write_text(scrubbed(export(found)), encoding="utf-8")
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(scrubbed(export(found)), encoding="utf-8")
     if log:
         events = [event.encode().decode() for event in log_of(found)]
-        (LOGS / f"{name}.events.json").write_text("[\n" + ",\n".join(events) + "\n]\n", encoding="utf-8")
+        file = LOGS / VERSION / f"{name}.events.json"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("[\n" + ",\n".join(events) + "\n]\n", encoding="utf-8")
 
 
 async def record_pauses(pack: Pack, served: Server) -> None:
@@ -345,6 +354,39 @@ async def record_author(client: Client) -> None:
             write("author-asked", await chain(client, handle.id), log=False)
 
 
+async def record_classes(client: Client, url: str) -> None:
+    """A run whose calls are on the queue of a class, and an effect that is carried out there."""
+    apart = {"apart": {"url": url, "network": "private", "class": "slow"}}
+    settings = settings_for(url, servers=apart, worker={"tenant": "acme", "classes": {"slow": {}}})
+    key = {"type": "static", "value": "order-8"}
+    nodes = [call("own"), call("apart", server="apart"), call("keyed", server="apart", idempotencyKey=key)]
+    async with pack_worker(client, settings, task_queue=QUEUE) as pack:
+        _, found = await pack.run(workflow(nodes), run_id="acme/classes")
+        write("classes", found)
+        effect = by_key("acme", "apart", "write", "order-8", None)
+        write("effect-in-class", await chain(client, effect_workflow_id(effect.effect_id)), log=False)
+
+
+async def record_catalog(client: Client) -> None:
+    """A catalog that is classified, drifts, is approved, finds its server down, and goes on in another history."""
+    async with keeping(client, Shop([tool("mail"), tool("gone"), tool("other")], page_size=2)) as at:
+        kept = of(await at.refresh(), "mail")
+        word = [("mail", kept.fingerprint)]
+        await at.catalogs.classify(at.tenant, SERVER, word, by="ann", why="so", safety_tier="read")
+        at.shop.tools[1:] = [tool("other", "changed")]
+        changed = of(await at.refresh(), "other")
+        await at.catalogs.approve(at.tenant, SERVER, [("other", changed.fingerprint)], by="ann", why="seen")
+        at.shop.fault = lambda _: Reply(status=503)
+        await at.refresh()
+        at.shop.fault = None
+        while len(found := await at.histories()) < 2:
+            await at.refresh()
+        await at.refresh()
+        await at.handle.terminate("recorded")
+        found = await at.histories()
+        write("catalog", found, log=False)
+
+
 async def record(client: Client, address: str, folder: Path) -> None:
     served = Server()
     handler = modern(
@@ -400,6 +442,8 @@ async def record(client: Client, address: str, folder: Path) -> None:
                 await handle.result()
                 write("two-calls", await chain(client, handle.id), log=False)
 
+        await record_classes(client, server.url)
+        await record_catalog(client)
         await record_gates(client)
         await record_questions(client)
         await record_doubts(client)

@@ -4,37 +4,102 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from temporalio import workflow
 from temporalio.client import WorkflowHistory
 
+import workflows
 from examples.two_calls import TwoCalls
 from openwop_mcp import jsontext
 from openwop_mcp.runs.records import records
 from tests.replay.author import Booking
-from tests.replay.record import HISTORIES, LOGS
+from tests.replay.record import HISTORIES, LOGS, VERSION
 from tests.support import exact
 from tests.support.author_flows import Author
+from tests.support.cli import ROOT
 from tests.support.pack import activity_results, log_of, types
 from tests.support.tool_sessions import BRACKETS, check_sessions
+from workflows import catalog, effect, run
 from workflows.replay import HistoryFileError, read_file, replay
 
-FILES = sorted(HISTORIES.glob("*.json"))
-GRAPHS = [file for file in FILES if file.stem not in {"two-calls", "effect", "author-asked", "author-doubts"}]
+FILES = sorted(HISTORIES.glob("*/*.json"))
+GRAPHS = sorted(HISTORIES / file.parent.name / file.name.replace(".events", "") for file in LOGS.glob("*/*.json"))
+RELEASED = re.findall(r"^## \[(\d+\.\d+\.\d+)\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+KINDS = {"RunWorkflow", "EffectWorkflow", "CatalogWorkflow"}
+AT_RELEASE = "python -m tests.replay.record"
 
 
-OF_THE_SECOND = {"gates", "questions", "sessions"}
-"""Runs that the second version of the engine drove; the first did all others."""
+OF_THE_FIRST = {
+    *("four-methods", "retried", "failed", "handled", "cancelled", "continued", "negotiated", "asked", "paused"),
+    *("timed-out", "keyed", "killed"),
+}
+"""Runs of 0.1.0 that the first version of the engine drove; the second did all others."""
 
 
 def name_of(file: Path) -> str:
-    return file.stem
+    return f"{file.parent.name} {file.stem}"
 
 
-def read(name: str) -> list[WorkflowHistory]:
-    return read_file(HISTORIES / f"{name}.json")
+def read(name: str, version: str = VERSION) -> list[WorkflowHistory]:
+    return read_file(HISTORIES / version / f"{name}.json")
+
+
+def kind_of(history: WorkflowHistory) -> str:
+    return history.events[0].workflow_execution_started_event_attributes.workflow_type.name
+
+
+def test_every_workflow_of_the_pack_is_among_those_that_have_to_be_recorded() -> None:
+    assert set(workflows.__all__) == KINDS
+
+
+def test_every_version_that_was_released_has_recorded_histories_and_so_has_this_one() -> None:
+    assert {file.name for file in HISTORIES.iterdir()} == {*RELEASED, VERSION}, AT_RELEASE
+
+
+@pytest.mark.parametrize("version", RELEASED)
+def test_every_workflow_type_has_a_history_of_every_version_that_was_released(version):
+    kinds = {kind_of(read_file(file)[0]) for file in (HISTORIES / version).glob("*.json")}
+    assert kinds >= KINDS, AT_RELEASE
+
+
+async def slept(*_: object) -> None:
+    await workflow.sleep(1)
+
+
+@pytest.mark.parametrize(
+    ("name", "patched", "function"),
+    [
+        ("four-methods", run.RunWorkflow, "_schedule"),
+        ("effect", effect, "attempted"),
+        ("catalog", catalog.CatalogWorkflow, "_refresh"),
+    ],
+)
+async def test_code_that_does_the_same_in_another_order_does_not_replay_what_was_recorded(
+    name, patched, function, monkeypatch
+):
+    does = getattr(patched, function)
+
+    def begun(*given: Any) -> Any:
+        # A timer before what was always first.
+        timer = asyncio.ensure_future(slept())
+
+        async def late() -> Any:
+            await timer
+            return await does(*given)
+
+        return asyncio.ensure_future(late())
+
+    history = read(name)[:1]
+    [sound] = await replay(history, [])
+    assert sound.divergence is None
+    monkeypatch.setattr(patched, function, begun)
+    [broken] = await replay(history, [])
+    assert broken.divergence is not None
+    assert "timer" in broken.divergence.lower()
 
 
 @pytest.mark.parametrize("file", FILES, ids=name_of)
@@ -47,13 +112,13 @@ async def test_the_current_code_replays_a_recorded_history_and_finds_its_bytes_u
 
 @pytest.mark.parametrize("file", GRAPHS, ids=name_of)
 def test_the_log_of_a_recorded_history_is_the_one_that_was_recorded(file):
-    recorded = (LOGS / f"{file.stem}.events.json").read_text(encoding="utf-8")
+    recorded = (LOGS / file.parent.name / f"{file.stem}.events.json").read_text(encoding="utf-8")
     events = [event.encode().decode() for event in log_of(read_file(file))]
     assert "[\n" + ",\n".join(events) + "\n]\n" == recorded
 
 
 def test_every_graph_has_its_log_and_no_log_is_left_over() -> None:
-    assert {file.name.removesuffix(".events.json") for file in LOGS.iterdir()} == {file.stem for file in GRAPHS}
+    assert [file for file in FILES if kind_of(read_file(file)[0]) == "RunWorkflow"] == GRAPHS
 
 
 @pytest.mark.parametrize(
@@ -78,6 +143,7 @@ def test_every_graph_has_its_log_and_no_log_is_left_over() -> None:
         ("paused", ["run.paused", "run.resumed", "node.failed write", "node.completed after", "run.failed"]),
         ("timed-out", ["cap.breached", "node.completed a", "node.cancelled wait", "run.failed"]),
         ("keyed", ["node.completed a", "run.completed"]),
+        ("classes", ["node.completed own", "node.completed apart", "node.completed keyed", "run.completed"]),
         (
             "sessions",
             ["node.retried n0", "node.failed n1", "run.paused", "interrupt.resolved a", "node.completed slow"],
@@ -95,20 +161,41 @@ def test_the_recorded_results_are_those_that_were_sent() -> None:
     assert told == sorted([exact.RESULT, exact.RESULT, exact.PAGE, exact.RESOURCE, health])
     assert len(records(read("two-calls")[0].events)) == 2
     assert len(read("continued")) > 1
+    assert len(read("catalog")) > 1
+
+
+def test_the_calls_of_a_class_were_made_on_its_queue() -> None:
+    found = [record for name in ("classes", "effect-in-class") for record in activities(read(name))]
+    assert [(one.activity_type.name, one.task_queue.name) for one in found] == [
+        ("community.mcp.call-tool", "openwop-mcp"),
+        *[("community.mcp.call-tool", "openwop-mcp-class-slow")] * 2,
+        ("effect.callTool", "openwop-mcp-class-slow"),
+    ]
+
+
+def activities(histories: list[WorkflowHistory]) -> list[Any]:
+    return [
+        event.activity_task_scheduled_event_attributes
+        for history in histories
+        for event in history.events
+        if event.HasField("activity_task_scheduled_event_attributes")
+    ]
 
 
 @pytest.mark.parametrize("file", GRAPHS, ids=name_of)
 def test_a_log_is_told_as_the_engine_told_it_that_its_run_was_started_with(file):
     log = log_of(read_file(file))
     [engine] = {event.engine_version for event in log}
-    assert jsontext.decode(log[0].payload)["engineVersion"] == engine == (2 if file.stem in OF_THE_SECOND else 1)
+    assert jsontext.decode(log[0].payload)["engineVersion"] == engine
+    if file.parent.name == "0.1.0":
+        assert engine == (1 if file.stem in OF_THE_FIRST else 2)
     check_sessions(log)
     # Gates call no tool.
     assert ({event.type for event in log} >= BRACKETS) is (engine > 1 and file.stem != "gates")
 
 
 async def test_a_byte_that_was_changed_is_found_by_its_digest(tmp_path):
-    value = json.loads((HISTORIES / "failed.json").read_text(encoding="utf-8"))
+    value = json.loads((HISTORIES / VERSION / "failed.json").read_text(encoding="utf-8"))
     (done,) = [event for event in value["events"] if "activityTaskCompletedEventAttributes" in event]
     payload: dict[str, Any] = done["activityTaskCompletedEventAttributes"]["result"]["payloads"][0]
     payload["data"] = "e30="
@@ -121,7 +208,7 @@ async def test_a_byte_that_was_changed_is_found_by_its_digest(tmp_path):
 
 
 async def test_a_digest_that_was_taken_out_counts_as_a_change(tmp_path):
-    value = json.loads((HISTORIES / "failed.json").read_text(encoding="utf-8"))
+    value = json.loads((HISTORIES / VERSION / "failed.json").read_text(encoding="utf-8"))
     (done,) = [event for event in value["events"] if "activityTaskCompletedEventAttributes" in event]
     del done["activityTaskCompletedEventAttributes"]["result"]["payloads"][0]["metadata"]["openwop-mcp.sha256"]
     file = tmp_path / "without.json"
@@ -141,7 +228,7 @@ async def test_a_digest_that_was_taken_out_counts_as_a_change(tmp_path):
     ],
 )
 def test_a_history_that_no_replay_would_come_back_from_is_refused(tmp_path, damage, told):
-    value = json.loads((HISTORIES / "failed.json").read_text(encoding="utf-8"))
+    value = json.loads((HISTORIES / VERSION / "failed.json").read_text(encoding="utf-8"))
     damage(value["events"])
     file = tmp_path / "damaged.json"
     file.write_text(json.dumps(value), encoding="utf-8")
@@ -150,7 +237,7 @@ def test_a_history_that_no_replay_would_come_back_from_is_refused(tmp_path, dama
 
 
 async def test_a_history_that_no_worker_has_seen_yet_is_sound(tmp_path):
-    value = json.loads((HISTORIES / "failed.json").read_text(encoding="utf-8"))
+    value = json.loads((HISTORIES / VERSION / "failed.json").read_text(encoding="utf-8"))
     del value["events"][1:]
     file = tmp_path / "begun.json"
     file.write_text(json.dumps(value), encoding="utf-8")
@@ -158,7 +245,7 @@ async def test_a_history_that_no_worker_has_seen_yet_is_sound(tmp_path):
     assert verdict.sound
 
 
-@pytest.mark.parametrize("file", [*FILES, *sorted(LOGS.iterdir())], ids=lambda file: file.name)
+@pytest.mark.parametrize("file", [*FILES, *sorted(LOGS.glob("*/*.json"))], ids=lambda file: file.name)
 def test_a_recorded_file_is_small_and_tells_nothing_of_a_machine(file):
     text = file.read_text(encoding="utf-8")
     assert len(text) < 200_000

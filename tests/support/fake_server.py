@@ -298,6 +298,7 @@ class FakeServer:
     """`async with FakeServer(handler) as server:`; an error raised by the handler is raised when the block ends.
 
     Attributes:
+        listens_on: The port; 0 for a free one.
         requests: Every request, in order of arrival.
         connections: Connections accepted so far; a connection's number counts from 1.
         closed: By connection number, an event that is set when that connection is closed, by whichever side.
@@ -308,6 +309,7 @@ class FakeServer:
     connections: int = 0
     closed: dict[int, asyncio.Event] = field(default_factory=lambda: defaultdict(asyncio.Event))
     failures: list[Exception] = field(default_factory=list)
+    listens_on: int = 0
 
     def __post_init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
@@ -349,7 +351,7 @@ class FakeServer:
 
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: _Protocol(self), "127.0.0.1", 0)
+        self._server = await loop.create_server(lambda: _Protocol(self), "127.0.0.1", self.listens_on)
         return self
 
     async def __aexit__(

@@ -164,5 +164,5 @@ async def host_process(command: str, settings: str, folder: Path) -> AsyncIterat
         if running.process.returncode is None:
             done = await running.end(signal.SIGTERM)
             assert (done.status, done.out) == (0, b"")
-            faults = done.err.partition(" ERROR ")[2]
-            assert not faults, faults[:5000]
+            faults = [line for line in done.err.splitlines() if " ERROR " in line or '"level": "error"' in line]
+            assert not faults, faults[0][:5000]

@@ -12,9 +12,9 @@ from openwop_mcp.client import McpClient
 from openwop_mcp.client._http import HttpWire
 from openwop_mcp.client._network import Network
 from openwop_mcp.client._pool import HttpPool, Reach
-from openwop_mcp.client._redact import Redactor
 from openwop_mcp.client._wire import Authorizer, SizeLimits
 from openwop_mcp.config import Timeouts
+from openwop_mcp.redaction import Redactor
 from tests.support.fake_server import FakeServer, Handler, Reply, Request
 
 __all__ = ("ARGUMENTS", "client_of", "connected", "json_reply", "replies", "stream_reply")

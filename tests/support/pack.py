@@ -14,7 +14,7 @@ import temporalio.api.failure.v1
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client, WorkflowFailureError, WorkflowHandle, WorkflowHistory
 
-import worker
+from commands.running import running_worker
 from openwop_mcp import jsontext
 from openwop_mcp.ceilings import INLINE_BYTES
 from openwop_mcp.config import Limits, Settings
@@ -121,7 +121,8 @@ class Pack:
         """Start a run of a definition; with a `configurable` it has limits."""
         text = definition if isinstance(definition, bytes) else json.dumps(definition).encode()
         parsed = parse(text, source="test", node_types=REGISTRY)
-        options = _options(self.client, heartbeat_timeout)
+        classes = {} if self.settings is None else self.settings.server_classes
+        options = _options(self.client, heartbeat_timeout, classes)
         subject = {"issuer": "urn:test", "subjectId": "dev", "tenant": tenant, "lane": "api-key", "kind": "user"}
         start = RunStart(
             run_id=run_id or mint_run_id(tenant),
@@ -148,10 +149,10 @@ class Pack:
         return log_of(found), found
 
 
-def _options(client: Client, heartbeat_timeout: float) -> Options:
+def _options(client: Client, heartbeat_timeout: float, classes: Mapping[str, str]) -> Options:
     if client.data_converter.external_storage is None:
-        return Options(heartbeat_timeout)
-    return Options(heartbeat_timeout, INLINE_BYTES, Limits().call_bytes)
+        return Options(heartbeat_timeout, classes=classes)
+    return Options(heartbeat_timeout, INLINE_BYTES, Limits().call_bytes, classes=classes)
 
 
 @contextlib.asynccontextmanager
@@ -162,7 +163,7 @@ async def pack_worker(
     queue = task_queue or f"pack-{uuid.uuid4().hex}"
     own = settings.worker.model_copy(update={"task_queue": queue})
     settings = settings.model_copy(update={"worker": own})
-    async with worker.running_worker(client, settings, workflows):
+    async with running_worker(client, settings, workflows):
         yield Pack(client, queue, settings)
 
 

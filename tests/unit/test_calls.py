@@ -22,6 +22,7 @@ def test_a_request_that_cannot_suspend_is_spelled_as_before() -> None:
     "request_",
     [
         replace(CALL, suspends=True),
+        replace(CALL, queue="openwop-mcp-class-slow"),
         replace(CALL, suspends=True, input=Input(2, b'{"q":{"n":1.10}}', STATE, ("d",), 1)),
         replace(CALL, approved=b'{"tier":"write"}', answer=Answer("done", b'{"content":[]}', 2), input=Input(1)),
     ],

@@ -429,6 +429,25 @@ def test_faults_of_toml_name_the_line_and_the_key(faults, settings, text, line):
         ("[storage]\ndriver = 'none'\nfolder = '/b'", 'storage: folder belongs to driver = "folder"'),
         ("[storage]\nfolder = 'blobs'", "storage.folder: not a value for this key: write an absolute path"),
         ("[limits]\nresult_bytes = 1", "limits.result_bytes: not a value for this key: write a number of bytes"),
+        ("[worker.classes.default]", "worker.classes.default: default are the servers that are in no class"),
+        ("[worker.classes.'a b']", 'worker.classes."a b": not a value for this key: write tables by class name'),
+        ("[worker.classes.slow]\nmax_activities = 0", "worker.classes.slow.max_activities: not a value for this key"),
+        ("[worker]\nserves = []", "worker.serves: not a value for this key: write names of classes"),
+        ("[worker]\nserves = ['slow']", "worker.serves.0: no such class: write its table, as in [worker.classes.slow]"),
+        (
+            SERVER + "class = 'slow'",
+            "servers.weather.class: no such class: write its table, as in [worker.classes.slow]",
+        ),
+        (
+            "[worker.classes.local]\n" + SERVER + "class = 'slow'",
+            "servers.weather.class: no such class: write its table, as in [worker.classes.slow]; or write one of local",
+        ),
+        ("[temporal]\ntls = true\nclient_cert = 'c'", "temporal: client_cert and client_key belong together"),
+        ("[temporal]\ntls = true\nclient_key = { file = 'k' }", "temporal: client_cert and client_key belong together"),
+        ("[temporal]\nclient_key = 'k'", "temporal.client_key: a credential is named, never written"),
+        ("[temporal]\nserver_ca = 'c'", "temporal: server_ca, server_name, client_cert and client_key belong to"),
+        ("[temporal]\napi_key = { env = 'KEY' }", "temporal: api_key would be sent in the clear: write tls = true"),
+        ("[worker]\ndeployment = 'a.b'\nbuild_id = '1'", "worker.deployment: not a value for this key: write 1 to 64"),
         (SERVER + "tenants = []", 'servers.weather.tenants: not a value for this key: write tenants = ["*"]'),
         (SERVER + "tenants = ['a*']", 'servers.weather.tenants.0: not a value for this key: write tenants = ["*"]'),
         (SERVER + "timeouts = { total = 3601 }", "servers.weather.timeouts.total: not a value for this key: write se"),
@@ -488,6 +507,38 @@ def test_faults_of_toml_name_the_line_and_the_key(faults, settings, text, line):
 def test_a_fault_names_file_and_key_and_says_what_to_write(faults, text, line):
     (fault,) = faults(text)
     assert fault.startswith(f"s.toml: {line}")
+
+
+def test_a_process_serves_every_class_and_what_is_in_none_unless_it_is_told_which(settings):
+    text = "[worker.classes.slow]\nmax_activities = 3\n[worker.classes.local]\n" + SERVER + "class = 'slow'"
+    found = settings(text)
+    assert found.worker.served == ("default", "slow", "local")
+    assert found.server_classes == {"weather": "slow"}
+    assert [one.max_activities for one in found.worker.classes.values()] == [3, 20]
+    assert settings("[worker]\nserves = ['slow', 'slow']\n" + text).worker.served == ("slow",)
+
+
+def test_half_a_build_is_for_the_worker_that_is_of_it_to_refuse_and_hinders_no_other_command(settings):
+    found = settings("", {"OPENWOP_MCP__WORKER__DEPLOYMENT": "pack"}).worker
+    assert (found.deployment, found.build_id) == ("pack", None)
+
+
+def test_where_a_table_as_a_whole_is_at_fault_file_and_variables_that_made_it_are_named(settings):
+    with pytest.raises(SettingsError) as caught:
+        settings("[temporal]\nnamespace = 'n'", {"OPENWOP_MCP__TEMPORAL__SERVER_CA": "/ca.pem"})
+    assert "environment variable OPENWOP_MCP__TEMPORAL__SERVER_CA: temporal: server_ca" in str(caught.value)
+
+
+def test_what_temporal_is_shown_is_read_by_what_connects_to_it(settings):
+    text = "[temporal]\ntls = true\nclient_cert = 'c'\nclient_key = { file = '/none' }\napi_key = { env = 'UNSET' }"
+    found = settings(text).temporal
+    assert (found.client_key.file, found.api_key.env) == ("/none", "UNSET")
+
+
+def test_a_build_is_told_by_the_environment_as_it_stands(settings):
+    named = {"OPENWOP_MCP__WORKER__DEPLOYMENT": "pack", "OPENWOP_MCP__WORKER__BUILD_ID": "0123456"}
+    found = settings("", named).worker
+    assert (found.deployment, found.build_id, found.versioning) == ("pack", "0123456", None)
 
 
 KEY = "[[keys]]\nid = 'a'\ntenant = 't'\nsubject = 's'\nscopes = ['*']\n"
@@ -616,10 +667,14 @@ def test_all_faults_are_told_at_once_each_on_its_line(faults):
         "worker.tenant",
         "worker.hello",
         "host.bind",
-        "keys.0.secret",
         "keys.1",
         "servers.w.network",
     ]
+
+
+def test_a_worker_needs_no_key_of_the_hosts(settings):
+    (key,) = settings(KEY + "secret = { env = 'UNSET' }").keys
+    assert key.secret.env == "UNSET"
 
 
 def test_a_key_with_control_characters_stays_on_its_line(faults):

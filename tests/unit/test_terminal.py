@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import io
 import json
-import logging
 import unicodedata
 
 import pytest
@@ -10,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from openwop_mcp.terminal import LogFormatter, escape, json_for, table
+from openwop_mcp.terminal import escape, json_for, table
 
 
 class Terminal(io.StringIO):
@@ -113,8 +112,3 @@ def test_a_table_cuts_nothing_off_on_a_narrow_terminal():
     Console(file=out, width=20).print(table(["name", "title"], [["x" * 30, "y" * 30]]))
     assert out.getvalue().count("x") == 30
     assert out.getvalue().count("y") == 30
-
-
-def test_a_log_line_with_what_a_server_wrote_is_escaped():
-    record = logging.LogRecord("name", logging.WARNING, __file__, 1, "said %s", ("a\x1b[31m\nb\u202e",), None)
-    assert LogFormatter("%(levelname)s %(message)s").format(record) == "WARNING said a\\u{1b}[31m\nb\\u{202e}"

@@ -8,6 +8,7 @@ from openwop_mcp.client._network import Network
 from openwop_mcp.client._network import verdict as denied
 from openwop_mcp.client._notices import Notice, Progress
 from openwop_mcp.client._pool import HttpPool
+from openwop_mcp.client._room import Room
 
 __all__ = (
     "CallOptions",
@@ -19,6 +20,7 @@ __all__ = (
     "Notice",
     "OnInput",
     "Progress",
+    "Room",
     "denied",
     "health",
     "log_in",

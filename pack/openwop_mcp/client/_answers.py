@@ -21,6 +21,7 @@ import httpx
 from openwop_mcp.client._deadline import Deadline
 from openwop_mcp.client._faults import NETWORK_FAULTS, too_large
 from openwop_mcp.client._pool import MOVED, address, origin
+from openwop_mcp.client._room import LARGE, Room
 from openwop_mcp.client._wire import OnMessage, SizeLimits
 from openwop_mcp.effects.delivery import Delivery
 from openwop_mcp.errors import ConnectionLostError, HttpStatusError, MalformedAnswerError, RateLimitedError
@@ -93,6 +94,7 @@ class AnswerReader:
         sizes: Limits in bytes.
         deadline: The request's time limits.
         on_message: Takes each message that is not the answer.
+        room: What large answers have to find room in; None for none that anybody counts.
         batches: Whether messages may come in batches (MCP 2025-03-26).
         resumable: Whether a stream that ended without the answer can be taken up again (MCP up to 2025-11-25).
         lasting: Whether a stream is there to tell what happens and not to answer: it has no size as a whole.
@@ -104,6 +106,7 @@ class AnswerReader:
         deadline: Deadline,
         on_message: OnMessage | None,
         *,
+        room: Room | None = None,
         batches: bool = False,
         resumable: bool = False,
         lasting: bool = False,
@@ -111,6 +114,7 @@ class AnswerReader:
         self._sizes = sizes
         self._deadline = deadline
         self._on_message = on_message
+        self._room = room
         self._batches = batches
         self._resumable = resumable
         self._lasting = lasting
@@ -149,6 +153,8 @@ class AnswerReader:
             if self._size > limit:
                 raise too_large(limit, "limits.response_bytes")
             parts.append(chunk)
+            if self._size > LARGE:
+                await self._find_room(_length(response, limit))
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     async def _stream(self, response: httpx.Response) -> bytes:
@@ -166,6 +172,8 @@ class AnswerReader:
                         self._deadline.answered()
                         await _finish(chunks)
                         return answer
+                if decoder.held > LARGE and not self._lasting:
+                    await self._find_room(self._sizes.event_bytes)
         except NETWORK_FAULTS as error:
             if not self._resumable or not self._remember(decoder):
                 raise
@@ -173,6 +181,14 @@ class AnswerReader:
         if self._resumable and self._remember(decoder):
             raise self._cut()
         raise ConnectionLostError("the event stream ended without an answer")
+
+    async def _find_room(self, size: int) -> None:
+        """Read no further until there is room for an answer of up to so many bytes."""
+        if self._room is None:
+            return
+        self._deadline.held_back()
+        await self._room.take(size)
+        self._deadline.alive()
 
     def _take(self, event: bytes) -> bytes | None:
         """Hand the messages of an event on; the answer, if it is among them."""
@@ -284,6 +300,13 @@ def _chunks(response: httpx.Response) -> AsyncIterator[bytes]:
     encoding = response.headers.get("content-encoding", "identity").lower()
     # The stream itself: httpx's own iterators cost a layer of generators for each small answer.
     return aiter(cast("httpx.AsyncByteStream", response.stream)) if encoding == "identity" else response.aiter_bytes()
+
+
+def _length(response: httpx.Response, limit: int) -> int:
+    """Bytes that a body can have at most: as many as it says, unless it is to be decoded first."""
+    told = response.headers.get("content-length", "")
+    plain = response.headers.get("content-encoding", "identity").lower() == "identity"
+    return min(int(told), limit) if plain and told.isascii() and told.isdigit() else limit
 
 
 async def _finish(chunks: AsyncIterator[bytes]) -> None:

@@ -28,14 +28,15 @@ from openwop_mcp.client._conversation import (
     More,
     OnInput,
 )
+from openwop_mcp.client._echoes import Echoes
 from openwop_mcp.client._notices import Notice
-from openwop_mcp.client._redact import Redactor
 from openwop_mcp.client._tools import KnownTool, ToolBook
 from openwop_mcp.client._wire import Wire
 from openwop_mcp.config import Timeouts
 from openwop_mcp.effects.delivery import Delivery
 from openwop_mcp.errors import InvalidRequestError, McpError, NotCallableError, RpcError
 from openwop_mcp.protocol import keys, messages, params, revisions
+from openwop_mcp.redaction import Redactor
 
 if TYPE_CHECKING:
     from openwop_mcp import schemas
@@ -70,7 +71,8 @@ class McpClient:
         on_input: Answers the server's questions; None declares that it must ask none.
         validate: What arguments that break a known input schema lead to: nothing, a warning, or no call.
         key_carriers: What carries the key of a call that has one.
-        redactor: Keeps credentials out of errors and logs.
+        redactor: Knows the server's credentials, and keeps them out of errors, logs and answers.
+        echoed_credentials: What becomes of an answer that holds one: it goes on without it, or fails.
         cache: What servers said and is still fresh; may be shared with other clients.
         clock: Monotonic seconds.
     """
@@ -88,6 +90,7 @@ class McpClient:
         validate: Literal["off", "warn", "refuse"] = "warn",
         key_carriers: Sequence[keys.KeyCarrier] = keys.DEFAULT_CARRIERS,
         redactor: Redactor | None = None,
+        echoed_credentials: Literal["redact", "fail"] = "redact",
         cache: ResultCache[Exchange] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -113,6 +116,7 @@ class McpClient:
             on_input=on_input,
             on_change=self._changed,
             redactor=self._redactor,
+            echoes=Echoes(self._redactor, echoed_credentials, name),
             clock=clock,
         )
 

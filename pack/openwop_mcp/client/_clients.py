@@ -18,11 +18,12 @@ from openwop_mcp.client._client import McpClient
 from openwop_mcp.client._conversation import Exchange, OnInput
 from openwop_mcp.client._http import HttpWire
 from openwop_mcp.client._pool import HttpPool, Reach
-from openwop_mcp.client._redact import Redactor
+from openwop_mcp.client._room import Room
 from openwop_mcp.client._wire import SizeLimits, Wire
 from openwop_mcp.client.stdio import StdioWire
 from openwop_mcp.config import Server, Settings
 from openwop_mcp.errors import InvalidRequestError, McpError
+from openwop_mcp.redaction import KNOWN, Redactor
 
 if TYPE_CHECKING:
     from openwop_mcp.client.auth import Login, OAuthAuthorizer, Visit
@@ -32,6 +33,10 @@ __all__ = ("Clients", "log_in")
 
 GUESSED = "2025-03-26"
 """The revision whose servers may have no metadata, so that where tokens are issued is guessed (MCP 2025-03-26)."""
+
+COPIES = 4
+"""How often a large answer is in memory at once at most: as it came, as it is recorded, and as it is put into storage.
+Measured, with answers of 20 and 60 MB."""
 
 
 class Clients:
@@ -69,6 +74,7 @@ class Clients:
         self._clients: dict[str, McpClient] = {}
         self._users = 0
         self._cache: ResultCache[Exchange] = ResultCache(time.monotonic)
+        self._room = Room(settings.limits.memory_bytes // COPIES)
 
     async def __aenter__(self) -> Self:
         if not self._users:
@@ -94,11 +100,16 @@ class Clients:
         """The connections that they share."""
         return self._pool
 
+    @property
+    def room(self) -> Room:
+        """The places that they have for large answers."""
+        return self._room
+
     def __getitem__(self, server_id: str) -> McpClient:
         return self._clients[server_id]
 
     def _client(self, server_id: str, server: Server) -> McpClient:
-        redactor = Redactor(())
+        redactor = Redactor((), also=KNOWN)
         return McpClient(
             self._wire(server_id, server, redactor),
             timeouts=server.timeouts,
@@ -110,6 +121,7 @@ class Clients:
             validate=server.validate_schemas,
             key_carriers=server.key_carriers,
             redactor=redactor,
+            echoed_credentials=server.echoed_credentials,
             cache=self._cache,
         )
 
@@ -118,9 +130,10 @@ class Clients:
         sizes = SizeLimits(limits.response_bytes, limits.event_bytes)
         if server.url is None:
             assert server.command is not None
-            given = {name: secret.reveal(self._environ) for name, secret in server.environment.items()}
-            for secret in given.values():
-                redactor.add(secret)
+            given = {name: value.reveal(self._environ) for name, value in server.environment.items()}
+            for name, value in server.environment.items():
+                if value.secret:
+                    redactor.add(given[name])
             return StdioWire(server_id, server.command, given, sizes=sizes, redactor=redactor)
         credential = server.credential
         header = credential.as_header(self._environ) if credential is not None else None
@@ -133,6 +146,7 @@ class Clients:
             sizes=sizes,
             static_headers=[] if header is None else [header],
             authorizer=self._authorizer(server_id, server, server.url, redactor),
+            room=self._room,
         )
 
     def _authorizer(self, server_id: str, server: Server, url: str, redactor: Redactor) -> OAuthAuthorizer | None:
@@ -180,7 +194,7 @@ async def log_in(
             f"server '{server_id}' takes no login: its setting credential would be"
             ' { oauth = { grant = "authorization_code" } }'
         )
-    redactor = Redactor(())
+    redactor = Redactor((), also=KNOWN)
     async with HttpPool() as pool:
         try:
             return await login(

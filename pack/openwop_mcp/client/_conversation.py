@@ -12,14 +12,14 @@ import itertools
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from openwop_mcp import jsontext
 from openwop_mcp.client import _notices as notices
+from openwop_mcp.client._echoes import Echoes
 from openwop_mcp.client._negotiation import Negotiator
-from openwop_mcp.client._redact import Redactor
-from openwop_mcp.client._trace import trace_meta
+from openwop_mcp.client._trace import trace_members
 from openwop_mcp.client._wire import Incoming, Outgoing, StaleTermsError, Terms, Wire
 from openwop_mcp.config import Timeouts
 from openwop_mcp.effects.delivery import Delivery
@@ -34,6 +34,8 @@ from openwop_mcp.errors import (
     TimeLimitError,
 )
 from openwop_mcp.protocol import eras, messages, mrtr, revisions
+from openwop_mcp.redaction import Redacted, Redactor
+from openwop_mcp.telemetry.requests import SentRequest, peer_of
 
 if TYPE_CHECKING:
     from openwop_mcp import schemas
@@ -117,6 +119,7 @@ class Exchange:
             result all the same: the tool has run.
         refusal: Why there is no revision that both sides speak, where a health says so.
         asked: Whether the server asked something before it answered; such an answer is never served again.
+        redacted: What was taken out of the answer, where it held a credential of the server.
         questions: What the server asks in place of an answer; the result is then the exact bytes of its
             ``input_required``. Only where the request said that its caller suspends.
     """
@@ -128,6 +131,7 @@ class Exchange:
     verdict: schemas.Verdict | None = None
     refusal: NoCommonRevisionError | None = None
     asked: bool = False
+    redacted: Redacted | None = None
     questions: mrtr.InputRequired | None = None
 
 
@@ -148,6 +152,7 @@ class CallOptions:
         suspends: Whether the caller takes what the server asks to a person, in form or URL mode: it is then returned in
             place of a result. Where revision 2026-07-28 or later is spoken, and the method can ask.
         input: What answers the server's last question, for such a caller.
+        about: Attributes of the spans of its requests, which only the caller knows.
     """
 
     timeout: float | None = None
@@ -160,6 +165,7 @@ class CallOptions:
     revalidate: bool = False
     suspends: bool = False
     input: mrtr.Input | None = None
+    about: Mapping[str, str | int] = field(default_factory=dict)
 
 
 DEFAULT = CallOptions()
@@ -196,6 +202,7 @@ class Conversation:
         on_input: Answers the server's questions; None declares that it must ask none.
         on_change: Is told of what voids what was read before.
         redactor: Keeps credentials out of errors and logs.
+        echoes: Keeps them out of answers.
         clock: Monotonic seconds.
     """
 
@@ -211,15 +218,18 @@ class Conversation:
         on_input: OnInput | None,
         on_change: Callable[[notices.Notice], None],
         redactor: Redactor,
+        echoes: Echoes,
         clock: Callable[[], float],
     ) -> None:
         self._wire = wire
         self._timeouts = timeouts
         self._name = name
+        self._peer = peer_of(name, wire.origin, http=wire.http)
         self._log_level = log_level
         self._on_input = on_input
         self._on_change = on_change
         self._redactor = redactor
+        self._echoes = echoes
         self._clock = clock
         self._ids = itertools.count(1 + secrets.randbelow(FIRST_IDS))
         self._replies: set[asyncio.Task[None]] = set()
@@ -372,7 +382,9 @@ class Conversation:
                 raise
             else:
                 self._negotiator.confirm(terms)
-                return Exchange(result, terms.revision, incoming.status)
+                redacted = await self._echoes.left_out(method, result)
+                kept = result if redacted is None else redacted.data
+                return Exchange(kept, terms.revision, incoming.status, redacted=redacted)
 
     def _final(self, terms: Terms, method: str, failure: StaleTermsError | RpcError | HttpStatusError) -> McpError:
         """What a call ends with that no other terms help."""
@@ -473,16 +485,29 @@ class Conversation:
                     f"nothing was sent: the server asked for input in MCP {revisions.MODERN}, and now speaks"
                     f" {terms.revision}, in which it cannot be answered"
                 )
-        request_id = next(self._ids)
-        out = Outgoing(
-            request_id,
-            method,
-            messages.request(request_id, method, members, self._meta_of(terms, method, request_id, options, more)),
-            terms,
-            None if terms.legacy else _named(method, members),
-            [*(() if terms.legacy else more.mirrors), *more.headers] if self._wire.http else (),
-        )
+        request_id, name = next(self._ids), _named(method, members)
+        with SentRequest(
+            method, name, revision=terms.revision, request_id=request_id, peer=self._peer, about=options.about
+        ) as sent:
+            trace = trace_members()
+            meta = self._meta_of(terms, method, request_id, options, more)
+            meta += [(key, jsontext.encode(value)) for key, value in trace]
+            out = Outgoing(
+                request_id,
+                method,
+                messages.request(request_id, method, members, meta),
+                terms,
+                None if terms.legacy else name,
+                [*(() if terms.legacy else more.mirrors), *more.headers, *trace] if self._wire.http else (),
+            )
+            result, incoming = await self._exchanged(out, limits, options)
+            if sent.active:
+                sent.answered(result)
+        return result, incoming
 
+    async def _exchanged(self, out: Outgoing, limits: Timeouts, options: CallOptions) -> tuple[bytes, Incoming]:
+        """Put a request on the wire: its result, and the message that it came in."""
+        request_id, terms = out.request_id, out.terms
         level = options.log_level or self._log_level
         log = None if level is None else notices.ServerLog(self._name, level, self._redactor.text)
 
@@ -498,7 +523,7 @@ class Conversation:
                 self._logs.remove(one)
         try:
             result = messages.answer(
-                incoming.message, request_id, method=method, http_status=incoming.status, legacy=terms.legacy
+                incoming.message, request_id, method=out.method, http_status=incoming.status, legacy=terms.legacy
             )
         except MalformedAnswerError as error:
             if error.fault == "wrong_id":
@@ -516,7 +541,6 @@ class Conversation:
         level = options.log_level or self._log_level
         if level is not None and not terms.legacy:
             meta.append((messages.LOG_LEVEL, jsontext.encode(level)))
-        meta.extend(trace_meta())
         meta.extend(more.meta)
         return meta
 
@@ -549,7 +573,7 @@ class Conversation:
         if notice.method == notices.MESSAGE and log is not None:
             log.take(notice)
         if options.on_notice is not None and notice.subscription == b"%d" % request_id:
-            options.on_notice(notice)
+            options.on_notice(notices.Notice(notice.method, self._echoes.told(notice.params)))
         if options.on_progress is not None and (progress := notice.progress(request_id)) is not None:
             said = progress.message and self._redactor.text(progress.message)
             options.on_progress(notices.Progress(progress.progress, progress.total, said))

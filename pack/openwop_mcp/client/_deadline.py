@@ -107,6 +107,10 @@ class Deadline:
         """Something came: the idle limit starts anew."""
         self._run("idle", self._limits.idle)
 
+    def held_back(self) -> None:
+        """What comes is not read for now, which is not the server's fault: only the total limit goes on."""
+        self._run("total", self._limits.total)
+
     def answered(self) -> None:
         """The verdict is known: what is still read has a bound of its own."""
         if self._handle is not None:

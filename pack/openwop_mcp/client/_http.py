@@ -18,6 +18,7 @@ from openwop_mcp.client._answers import AnswerReader, HttpAnswer, StreamCutError
 from openwop_mcp.client._deadline import Deadline
 from openwop_mcp.client._faults import NETWORK_FAULTS, name_fault
 from openwop_mcp.client._pool import HttpPool, Reach, address, origin
+from openwop_mcp.client._room import Room
 from openwop_mcp.client._standing import StandingStream
 from openwop_mcp.client._wire import Authorizer, Incoming, OnMessage, Outgoing, SizeLimits, Terms
 from openwop_mcp.config import Timeouts
@@ -70,6 +71,7 @@ class HttpWire:
         sizes: Limits in bytes for each answer.
         static_headers: Headers of every request, credentials among them.
         authorizer: Has the token, where one has to be fetched.
+        room: What large answers have to find room in; None for none that anybody counts.
     """
 
     def __init__(
@@ -81,6 +83,7 @@ class HttpWire:
         sizes: SizeLimits,
         static_headers: Sequence[tuple[str, str]] = (),
         authorizer: Authorizer | None = None,
+        room: Room | None = None,
     ) -> None:
         self._url = httpx.URL(url)
         self._address = address(self._url)
@@ -88,6 +91,7 @@ class HttpWire:
         self._reach = reach
         self._sizes = sizes
         self._authorizer = authorizer
+        self._room = room
         self._shown = bool(static_headers)
         self._static = (
             ("Content-Type", "application/json"),
@@ -217,6 +221,7 @@ class HttpWire:
             self._sizes,
             deadline,
             on_message,
+            room=self._room,
             batches=out.terms.revision == BATCHES,
             resumable=legacy,
             lasting=out.method in LASTING,

@@ -18,10 +18,11 @@ from temporalio.exceptions import ActivityError
 
 with workflow.unsafe.imports_passed_through():
     from openwop_mcp.calls import NODE, CallRequest, answering, interim, provenance
-    from openwop_mcp.effects.decide import Again, Ask, Decision, decide
+    from openwop_mcp.effects.decide import Again, Ask, Decision, Parked, decide
     from openwop_mcp.effects.doubt import Answer
     from openwop_mcp.failures import CallFailure, read
     from openwop_mcp.protocol import mrtr
+    from openwop_mcp.telemetry.calls import count_doubt
 
 __all__ = ("ONE_ATTEMPT", "Asking", "EndedError", "attempted")
 
@@ -122,7 +123,7 @@ async def _round(
     """Make attempts until one has a record; it, and what was asked by it."""
     # The limits of attempts are those of one round: that a server or a person is asked is no failure of the call.
     before = 0 if request.input is None and request.approved is None else request.attempt - 1
-    waited = 0.0
+    waited, parked = 0.0, Parked()
     while True:
         try:
             return request, await schedule(request)
@@ -130,18 +131,25 @@ async def _round(
             if error.failure is None:
                 raise
             failure = read(error.failure)
+            count_doubt(failure)
             if failure.cancelled or task.cancelling() > cancels:
                 raise asyncio.CancelledError from error
-            decision = decide(failure.policy, request.attempt - before, waited, failure.happened)
-            activity_id, answer = error.activity_id, None
+            attempts, postponed = request.attempt - before - parked.times, failure.happened.postponed is not None
+            decision = decide(failure.policy, attempts, waited, failure.happened, parked)
+            # An attempt that found no room has not carried out what a person decided.
+            activity_id, answer = error.activity_id, request.answer if postponed else None
             if isinstance(decision, Ask) and asking is not None:
                 answer = await asking.about_doubt(failure)
             elif not isinstance(decision, Again):
                 raise EndedError(failure, decision) from error
         if isinstance(decision, Again):
             if decision.wait > 0:
-                await workflow.sleep(decision.wait, summary=f"retry {_prose(request)} after {decision.wait:g} s")
-            waited += decision.wait
+                word = "postponed" if postponed else "retry"
+                await workflow.sleep(decision.wait, summary=f"{word} {_prose(request)} after {decision.wait:g} s")
+            if postponed:
+                parked = parked.after(decision.wait)
+            else:
+                waited += decision.wait
         request = request.next_attempt(activity_id, answer)
 
 

@@ -28,6 +28,7 @@ with workflow.unsafe.imports_passed_through():
         NO_ARGUMENTS,
         CallRequest,
         LogLevel,
+        class_queue,
         completion,
         recorded,
     )
@@ -49,6 +50,7 @@ __all__ = (
     "OnInput",
     "ServerHealth",
     "call_tool",
+    "class_queue",
     "complete",
     "get_prompt",
     "list_prompts",
@@ -98,7 +100,8 @@ class CallOptions(TypedDict, total=False):
         retry: Limits of further attempts in place of the server's. They never make a repeat safe.
         log_level: From which level on the worker logs what the server says while it works on this call, in place of the
             server's setting. A server of a revision before 2026-07-28 knows only the setting.
-        task_queue: Queue of the worker that has the pack; with ``McpPlugin`` the workflow's own is used by itself.
+        task_queue: Queue of the worker that has the pack, or the :func:`class_queue` of a server's class. With
+            ``McpPlugin`` the workflow's own is used by itself.
         heartbeat_timeout: How long a worker may be silent before it counts as lost, from 2 seconds to a day.
     """
 

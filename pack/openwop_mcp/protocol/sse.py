@@ -83,6 +83,11 @@ class EventStreamDecoder:
             self._hold(self._line_bytes)
         return messages
 
+    @property
+    def held(self) -> int:
+        """Bytes of an event that is not complete yet."""
+        return self._data_bytes + self._line_bytes
+
     def close(self) -> None:
         """Forget an event that the end of the stream left incomplete."""
         self._line, self._line_bytes = [], 0

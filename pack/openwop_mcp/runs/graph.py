@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from openwop_mcp.calls import Input
+from openwop_mcp.effects.decide import Parked
 from openwop_mcp.effects.doubt import Answer
 from openwop_mcp.runs.definition import Connection, Definition, Edge, Node, Operand
 
@@ -67,6 +68,7 @@ class GraphNode:
         cut: Attempts that a pause cut off; the next one begins the node afresh.
         before: Attempts before its server's last question, which do not count against what a policy allows.
         waited: Seconds waited between attempts.
+        parked: How it has waited for room, since the attempts that do not count.
         started: When the first attempt began, in milliseconds since 1970.
         answer: What a person decided about its effect, for the next attempt.
         input: What answers its server's last question, for all attempts from then on.
@@ -85,6 +87,7 @@ class GraphNode:
     cut: int = 0
     before: int = 0
     waited: float = 0.0
+    parked: Parked = field(default_factory=Parked)
     started: int = 0
     answer: Answer | None = None
     input: Input | None = None

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from openwop_mcp import jsontext, nodes
-from openwop_mcp.calls import MAX_DEPTH, Input, Interim, answering, interim
+from openwop_mcp.calls import MAX_DEPTH, Input, Interim, answering, interim, of_redaction
 from openwop_mcp.ceilings import MAX_CALL_BYTES
-from openwop_mcp.effects.decide import Again, Ask, Decision, RetryPolicy, decide
+from openwop_mcp.effects.decide import Again, Ask, Decision, Parked, RetryPolicy, decide
 from openwop_mcp.effects.delivery import Delivery
 from openwop_mcp.effects.doubt import Answer, read_verdict
 from openwop_mcp.errors import InvalidRequestError
@@ -178,15 +178,24 @@ class Carried:
         told: What was last told of each peer, by its digest.
         uncounted: Events that are told beside those that the run counts. They follow from what stands in the records
             of calls, which a worker of another version may write otherwise than the worker that drives the run.
+        definition: The definition as it was read: to read the same again takes as long as some thousand events.
     """
 
     sinks: dict[str, Outputs] = field(default_factory=dict)
     told: dict[str, negotiation.Verdict] = field(default_factory=dict)
     uncounted: int = 0
+    definition: Definition | None = None
 
     def copy(self) -> Carried:
         """One that can be added to without changing this."""
-        return Carried(dict(self.sinks), dict(self.told), self.uncounted)
+        return Carried(dict(self.sinks), dict(self.told), self.uncounted, self.definition)
+
+    def parsed(self, start: RunStart) -> tuple[Definition | None, str | None]:
+        """The definition of the run, or why it cannot be run."""
+        if self.definition is None or self.definition.raw != start.definition:
+            self.definition, refusal = _parsed(start)
+            return self.definition, refusal
+        return self.definition, None
 
 
 class _MissingInputError(Exception):
@@ -218,7 +227,7 @@ class RunMachine:
         self._given: Members = ()
         self._emit = emit
         self._carried = Carried() if carried is None else carried.copy()
-        self._definition, self._refusal = _parsed(start)
+        self._definition, self._refusal = self._carried.parsed(start)
         try:
             jsontext.check_depth(inputs, MAX_DEPTH)
             self._given = jsontext.members(inputs)
@@ -480,12 +489,15 @@ class RunMachine:
 
     def _attempt_ended(self, flight: _Flight, node: GraphNode, fact: NodeSucceeded | NodeFailed) -> None:
         if isinstance(fact, NodeFailed):
+            if fact.failure.happened.postponed is not None:
+                # What the attempt was to carry out, it has not.
+                node.answer = flight.answer
             if flight.cut and self._stopping is None and _nothing_to_lose(fact.failure):
                 self._put_back(node)
             else:
                 self._attempt_failed(node, fact.failure)
         elif (kind := self._interim(fact)) is None:
-            self._complete(node, {"result": fact.result})
+            self._complete(node, {"result": fact.result}, of_redaction(fact.metadata))
         else:
             self._ask(flight, node, kind, fact)
 
@@ -507,7 +519,10 @@ class RunMachine:
         if self._halted:
             self._ready.append(node)
             return
-        node.waited += decision.wait
+        if failure.happened.postponed is None:
+            node.waited += decision.wait
+        else:
+            node.parked = node.parked.after(decision.wait)
         self._event(
             "node.retried",
             node,
@@ -523,8 +538,8 @@ class RunMachine:
             self._ready.append(node)
 
     def _decide(self, node: GraphNode, failure: CallFailure) -> Decision:
-        attempts = node.attempt - max(node.cut, node.before)
-        return decide(self._policy(failure.policy), attempts, node.waited, failure.happened)
+        attempts = node.attempt - max(node.cut, node.before) - node.parked.times
+        return decide(self._policy(failure.policy), attempts, node.waited, failure.happened, node.parked)
 
     # --- pauses ---
 
@@ -580,7 +595,7 @@ class RunMachine:
     def _put_back(self, node: GraphNode) -> None:
         """Have a node whose attempt was cut begin afresh: its attempts and waits so far do not count any more."""
         self._close_session(node, "cancelled")
-        node.cut, node.waited = node.attempt, 0.0
+        node.cut, node.waited, node.parked = node.attempt, 0.0, Parked()
         self._make_ready(node)
 
     def _waits_untold(self, flight: _Flight, node: GraphNode, fact: End) -> bool:
@@ -673,7 +688,7 @@ class RunMachine:
         if self._stopping is not None:
             self._cancelled(node, self._stopping.reason)
             return
-        node.before, node.waited = node.attempt, 0.0
+        node.before, node.waited, node.parked = node.attempt, 0.0, Parked()
         inputs = dict(self._inputs_of(node))
         if kind == "approval":
             # What the attempt was to carry out, it has not.
@@ -964,7 +979,7 @@ class RunMachine:
             case definitions.VariableRef():
                 return self._values.get(port.name)
 
-    def _complete(self, node: GraphNode, outputs: Outputs) -> None:
+    def _complete(self, node: GraphNode, outputs: Outputs, told: Members = ()) -> None:
         node.status = Status.COMPLETED
         self._close_session(node, "completed")
         self._event(
@@ -973,6 +988,7 @@ class RunMachine:
             lambda: [
                 ("outputs", jsontext.build(outputs.items())),
                 ("durationMs", jsontext.encode(self._now - node.started)),
+                *told,
             ],
         )
         if self._emit is not None and not node.outgoing:
@@ -1383,10 +1399,12 @@ class RunMachine:
         carried = [(key, node.input.encode()) for key, node in nodes.items() if node.input is not None]
         approved = [(key, node.approved) for key, node in nodes.items() if node.approved is not None]
         before = {key: node.before for key, node in nodes.items() if node.before}
+        parked = {key: [node.parked.times, node.parked.seconds] for key, node in nodes.items() if node.parked.times}
         return [
             *([("carried", jsontext.build(carried))] if carried else []),
             *([("approved", jsontext.build(approved))] if approved else []),
             *([("before", jsontext.encode(before))] if before else []),
+            *([("parked", jsontext.encode(parked))] if parked else []),
         ]
 
     def _restore(self, state: bytes, kept: Sequence[bytes]) -> None:
@@ -1422,6 +1440,8 @@ class RunMachine:
             self._nodes[node_id].approved = approved
         for node_id, before in told.get("before", {}).items():
             self._nodes[node_id].before = before
+        for node_id, (times, seconds) in told.get("parked", {}).items():
+            self._nodes[node_id].parked = Parked(times, float(seconds))
 
     def _restore_waits(self, told: Mapping[str, Any], members: Mapping[str, bytes]) -> None:
         # At once, as an answer may be there before the run is taken up.
@@ -1484,9 +1504,9 @@ _EXACT = frozenset({"outputs", "answers", "asked", "carried", "approved"})
 
 def _parsed(start: RunStart) -> tuple[Definition | None, str | None]:
     """The definition, or why it cannot be run."""
-    known = {name: one for name, one in nodes.REGISTRY.items() if one.run != "gate" or start.has("questions")}
+    types = {name: one for name, one in nodes.REGISTRY.items() if one.run != "gate" or start.has("questions")}
     try:
-        return definitions.parse(start.definition, source="definition", node_types=known), None
+        return definitions.parse(start.definition, source="definition", node_types=types), None
     except DefinitionError as error:
         return None, str(error)
 

@@ -378,7 +378,7 @@ class Projector:
 
     def _ended_failed(self, event: HistoryEvent) -> None:
         failure = event.workflow_execution_failed_event_attributes.failure
-        self._run.abandon_failed(_at(event), "internal_error", failure.message or "the workflow failed")
+        self._run.abandon_failed(_at(event), "internal_error", failures.said(failure) or "the workflow failed")
         self._agree(event, FailRun)
 
     def _ended_timed_out(self, event: HistoryEvent) -> None:

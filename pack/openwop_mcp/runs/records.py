@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import temporalio.api.common.v1
 import temporalio.api.history.v1
 
 from openwop_mcp import failures, jsontext
-from openwop_mcp.calls import ACTIVITY_NAMES, INTERIM, METHODS, recorded
-from openwop_mcp.effects.decide import Again, Ask, Failure, InDoubt, decide
+from openwop_mcp.calls import ACTIVITY_NAMES, INTERIM, METHODS, ORIGINAL, REDACTED, recorded
+from openwop_mcp.effects.decide import Again, Ask, Failure, InDoubt, Parked, decide
 from openwop_mcp.effects.delivery import Delivery
 from openwop_mcp.effects.shared import PERFORM
 from openwop_mcp.nodes import REGISTRY
@@ -106,14 +106,30 @@ class CallRecord:
         return self.result.provenance.get("cached") == "true"
 
     @property
+    def redacted(self) -> int:
+        """In how many places a credential was replaced that the server had sent back."""
+        count = self.result.provenance.get(REDACTED, "")
+        return int(count) if count.isdecimal() else 0
+
+    @property
+    def original_sha256(self) -> str:
+        """Digest of what the server sent, where that is not what is recorded; else empty."""
+        return self.result.provenance.get(ORIGINAL, "")
+
+    @property
     def asks(self) -> bool:
         """Whether the server asks for input before it goes on, so that this is no result."""
         return self.result.provenance.get(INTERIM) == "input"
 
     @property
+    def found_sha256(self) -> str:
+        """Digest of the bytes as they stand in the record now."""
+        return hashlib.sha256(self.result.raw).hexdigest()
+
+    @property
     def intact(self) -> bool:
         """Whether the bytes are still those of the digest."""
-        return hashlib.sha256(self.result.raw).hexdigest() == self.sha256
+        return self.found_sha256 == self.sha256
 
 
 def records(events: Iterable[temporalio.api.history.v1.HistoryEvent]) -> list[CallRecord]:
@@ -149,6 +165,8 @@ class MadeCall:
         record: The answer, if there is one.
         failure: Why there is none, or why the last attempt has none.
         waited: Seconds waited between attempts, since the server asked last.
+        parked: How it has waited for room, since then.
+        postponed: Attempts that found no room, all of them.
         earlier: Attempts until the server asked last.
         asks: What the last attempt ended with, where it is for a person to go on from: the server's question, or the
             facts of a call that has to be approved.
@@ -167,14 +185,16 @@ class MadeCall:
     record: CallRecord | None = None
     failure: failures.CallFailure | None = None
     waited: float = 0.0
+    parked: Parked = field(default_factory=Parked)
+    postponed: int = 0
     earlier: int = 0
     asks: Verbatim | None = None
     rounds: tuple[Round, ...] = ()
 
     @property
     def tries(self) -> int:
-        """Attempts, without those of which the only news is that something was to be asked first."""
-        return self.attempts - len(self.rounds)
+        """Attempts, without those that found no room, and those of which the only news is that something is asked."""
+        return self.attempts - len(self.rounds) - self.postponed
 
     def refused(self, code: str, message: str, details: bytes) -> MadeCall:
         """The call after nobody gave what it had asked for; ``details`` are a JSON object's text."""
@@ -192,20 +212,35 @@ class MadeCall:
         """The call after an attempt that came to nothing."""
         if failure.cancelled:
             return replace(self, outcome="cancelled", failure=failure)
-        decision = decide(failure.policy, self.attempts - self.earlier, self.waited, failure.happened)
+        attempts = self.attempts - self.earlier - self.parked.times
+        decision = decide(failure.policy, attempts, self.waited, failure.happened, self.parked)
+        wait = decision.wait if isinstance(decision, Again) else 0.0
+        call = (
+            replace(self, waited=self.waited + wait)
+            if failure.happened.postponed is None
+            else replace(self, parked=self.parked.after(wait), postponed=self.postponed + 1)
+        )
         if isinstance(decision, Again):
-            return replace(self, outcome="retrying", failure=failure, waited=self.waited + decision.wait)
+            return replace(call, outcome="retrying", failure=failure)
         concluded = failures.conclude(failure, decision)
         if isinstance(decision, Ask):
-            return replace(self, outcome="suspended", failure=concluded)
-        return replace(self, outcome="inDoubt" if isinstance(decision, InDoubt) else "failed", failure=concluded)
+            return replace(call, outcome="suspended", failure=concluded)
+        return replace(call, outcome="inDoubt" if isinstance(decision, InDoubt) else "failed", failure=concluded)
 
     def answered(self, record: CallRecord) -> MadeCall:
         """The call after its answer, or after an attempt that ended with an interim one."""
         if INTERIM in record.result.provenance:
             asks = None if _asks_nobody(record.result) else record.result
             outcome: Outcome = "retrying" if asks is None else "suspended"
-            return replace(self, outcome=outcome, failure=None, asks=asks, earlier=self.attempts, waited=0.0)
+            return replace(
+                self,
+                outcome=outcome,
+                failure=None,
+                asks=asks,
+                earlier=self.attempts,
+                waited=0.0,
+                parked=Parked(),
+            )
         try:
             is_error = self.method == METHODS["callTool"] and record.result.is_error
         except jsontext.JsonTextError:
@@ -336,6 +371,8 @@ def _schedule(
         subject=_text(asked.get("name")) or _text(asked.get("uri")),
         attempts=int(asked.get("attempt", 1)),
         waited=before.waited if before else 0.0,
+        parked=before.parked if before else Parked(),
+        postponed=before.postponed if before else 0,
         earlier=before.earlier if before else 0,
         rounds=before.gone_on() if before else (),
     )

@@ -62,6 +62,8 @@ class Options:
         call_bytes: Bytes that a call may have, config and inputs together.
         run_timeout_ms: Milliseconds from its begin after which the run fails; None for no limit.
         max_node_executions: Nodes that the run may start; None for no limit.
+        classes: The class of each server that is in one, by server id. What a run was started with holds to its end,
+            as a run that looked into settings would not replay.
     """
 
     heartbeat_timeout: float = HEARTBEAT_TIMEOUT
@@ -69,13 +71,15 @@ class Options:
     call_bytes: int = MAX_CALL_BYTES
     run_timeout_ms: int | None = None
     max_node_executions: int | None = None
+    classes: Mapping[str, str] = field(default_factory=dict)
 
     def encode(self) -> bytes:
         """JSON text."""
         outside = {} if self.inline_bytes is None else {"inlineBytes": self.inline_bytes, "callBytes": self.call_bytes}
         limits = {"runTimeoutMs": self.run_timeout_ms, "maxNodeExecutions": self.max_node_executions}
         given = {name: limit for name, limit in limits.items() if limit is not None}
-        return jsontext.encode({"heartbeatTimeout": self.heartbeat_timeout, **outside, **given})
+        classes = {"classes": dict(self.classes)} if self.classes else {}
+        return jsontext.encode({"heartbeatTimeout": self.heartbeat_timeout, **outside, **given, **classes})
 
     @classmethod
     def decode(cls, data: bytes) -> Options:
@@ -87,6 +91,7 @@ class Options:
             told.get("callBytes", MAX_CALL_BYTES),
             told.get("runTimeoutMs"),
             told.get("maxNodeExecutions"),
+            told.get("classes", {}),
         )
 
 

@@ -10,7 +10,7 @@ It is built on the external storage of Temporal's SDK, which the SDK calls exper
 from ._blobs import Blobs, BlobStorage, LostValueError, StorageError
 from ._converter import check_storage, data_converter, kept_outside, with_storage
 from ._folder import Folder
-from ._histories import add_values, resolve, resolved, values_of
+from ._histories import add_values, open_events, open_payload, resolve, resolved, size_of, values_of
 from ._s3 import Bucket
 
 __all__ = (
@@ -24,8 +24,11 @@ __all__ = (
     "check_storage",
     "data_converter",
     "kept_outside",
+    "open_events",
+    "open_payload",
     "resolve",
     "resolved",
+    "size_of",
     "values_of",
     "with_storage",
 )

@@ -11,6 +11,7 @@ from temporalio.converter import DataConverter, ExternalStorage
 from openwop_mcp._state import state_folder
 from openwop_mcp.ceilings import INLINE_BYTES, INLINE_RESULT, telling
 from openwop_mcp.config import Settings, Storage
+from openwop_mcp.encryption import with_encryption
 
 from ._blobs import Blobs, BlobStorage
 from ._folder import Folder
@@ -20,8 +21,13 @@ __all__ = ("check_storage", "data_converter", "kept_outside", "with_storage")
 
 
 def data_converter(settings: Settings) -> DataConverter:
-    """The SDK's own data converter, with the storage of the settings."""
-    return with_storage(DataConverter.default, settings)
+    """The SDK's own data converter, with the storage and the encryption of the settings.
+
+    Raises:
+        StorageError: ``storage.driver`` needs a package that is not installed.
+        SettingsError: A key of ``encryption.keys`` cannot be had.
+    """
+    return with_encryption(with_storage(DataConverter.default, settings), settings)
 
 
 def with_storage(converter: DataConverter, settings: Settings) -> DataConverter:

@@ -1,4 +1,4 @@
-"""Large values of histories that were read: put back into their places, or taken along beside them.
+"""Histories that were read: opened, and large values put back into their places, or taken along beside them.
 
 Works on Temporal's protobuf messages as a client fetches them. Workers need none of it: the SDK resolves what it gives
 to workflows and activities.
@@ -8,18 +8,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeVar
 
 from google.protobuf.message import Message
 from temporalio.api.common.v1 import Payload
+from temporalio.api.enums.v1 import EventType
+from temporalio.api.failure.v1 import Failure
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.api.sdk.v1 import ExternalStorageReference
 from temporalio.common import RawValue
 from temporalio.converter import DataConverter, JSONProtoPayloadConverter, StorageDriverClaim
 from temporalio.converter import StorageDriverRetrieveContext as Retrieval
 
+from openwop_mcp import failures
+from openwop_mcp.encryption import ENCODING, Encryption, shown
+
 from ._blobs import DRIVER, LostValueError, StorageError, payload_of
 
-__all__ = ("add_values", "resolve", "resolved", "values_of")
+__all__ = ("add_values", "open_events", "open_payload", "resolve", "resolved", "size_of", "values_of")
+
+M = TypeVar("M", bound=Message)
 
 REFERENCE = ExternalStorageReference.DESCRIPTOR.full_name.encode()
 
@@ -28,16 +36,19 @@ AT_ONCE = 8
 
 
 async def resolve(events: Iterable[HistoryEvent], converter: DataConverter) -> None:
-    """Put the values in the places of their references, in the events themselves.
+    """Open what is encrypted and put the values in the places of their references, in the events themselves.
 
     Args:
         events: As fetched from Temporal.
-        converter: Of a client that has the storage.
+        converter: Of a client that has the storage and the keys.
 
     Raises:
+        EncryptionError: A key is missing.
         LostValueError: A value is gone, or has changed.
         StorageError: There is no storage to look in, or it cannot be read now.
     """
+    events = list(events)
+    await open_events(events, converter)
     slots = asyncio.Semaphore(AT_ONCE)
 
     async def put_back(reference: Payload) -> None:
@@ -58,17 +69,74 @@ async def resolve(events: Iterable[HistoryEvent], converter: DataConverter) -> N
     await asyncio.gather(*map(put_back, found))
 
 
+async def open_events(events: Iterable[HistoryEvent], converter: DataConverter) -> None:
+    """Open what is encrypted, in the events themselves: payloads, what failures say, and why something was cancelled.
+
+    References to large values stay.
+
+    Args:
+        events: As fetched from Temporal.
+        converter: Of a client that has the keys.
+
+    Raises:
+        EncryptionError: A key is missing.
+    """
+    # One that has no codec of ours may have the author's, or none: what is encrypted must not be taken for a value.
+    codec = converter.payload_codec or Encryption({})
+    for event in events:
+        # Most are small, and to look for the name is much faster than to walk through the fields.
+        if ENCODING not in event.SerializeToString():
+            continue
+        if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCEL_REQUESTED:
+            if isinstance(codec, Encryption):
+                requested = event.workflow_execution_cancel_requested_event_attributes
+                requested.cause = await shown(requested.cause, codec)
+            continue
+        for payload in _messages(event, Payload):
+            if payload.metadata.get("encoding") == ENCODING:
+                [opened] = await codec.decode([payload])
+                payload.CopyFrom(opened)
+        for failure in _messages(event, Failure):
+            failures.uncover(failure)
+
+
+async def open_payload(payload: Payload, converter: DataConverter, *, most: int) -> Payload:
+    """A payload that is opened, and that of a reference brought back unless it is too large.
+
+    Args:
+        payload: As it stands in Temporal.
+        converter: Of a client that has the storage and the keys.
+        most: Bytes that a value may have which is brought back.
+
+    Raises:
+        EncryptionError: A key is missing.
+        LostValueError: The value is gone, or has changed.
+        StorageError: It cannot be had now.
+    """
+    if size_of(payload) > most or (converter.external_storage is None and size_of(payload)):
+        return payload
+    [value] = await converter.decode([payload], [RawValue])
+    opened: Payload = value.payload
+    return opened
+
+
+def size_of(payload: Payload) -> int:
+    """Bytes of the value that a payload refers to; 0 where it refers to none."""
+    return int(_read(payload).claim_data.get("size", 0)) if _refers(payload) else 0
+
+
 async def resolved(event: HistoryEvent, converter: DataConverter) -> HistoryEvent:
-    """An event with the values in the places of their references, beside the one that was fetched.
+    """An event that is opened, with the values in the places of their references, beside the one that was fetched.
 
     Messages of one answer are freed together; what is put into a copy is freed with it.
 
     Raises:
+        EncryptionError: A key is missing.
         LostValueError: A value is gone, or has changed.
         StorageError: There is no storage to look in, or it cannot be read now.
     """
     text = event.SerializeToString()
-    if REFERENCE not in text:
+    if REFERENCE not in text and ENCODING not in text:
         return event
     whole = HistoryEvent.FromString(text)
     await resolve([whole], converter)
@@ -122,14 +190,18 @@ def _references(events: Iterable[HistoryEvent]) -> Iterator[Payload]:
     for event in events:
         # Most events have none, and to look for the name is much faster than to walk through the fields.
         if REFERENCE in event.SerializeToString():
-            yield from _payloads(event)
+            yield from filter(_refers, _messages(event, Payload))
 
 
-def _payloads(message: Message) -> Iterator[Payload]:
-    """The references anywhere in a message."""
+def _refers(payload: Payload) -> bool:
+    return payload.metadata.get("messageType") == REFERENCE
+
+
+def _messages(message: Message, kind: type[M]) -> Iterator[M]:
+    """The messages of a kind anywhere in a message, each before those that are in it."""
+    if isinstance(message, kind):
+        yield message
     if isinstance(message, Payload):
-        if message.metadata.get("messageType") == REFERENCE:
-            yield message
         return
     for field, value in message.ListFields():
         if field.message_type is None:
@@ -137,7 +209,7 @@ def _payloads(message: Message) -> Iterator[Payload]:
         several = value.values() if isinstance(value, Mapping) else value
         for item in [value] if isinstance(value, Message) else several:
             if isinstance(item, Message):
-                yield from _payloads(item)
+                yield from _messages(item, kind)
 
 
 def _read(payload: Payload) -> ExternalStorageReference:

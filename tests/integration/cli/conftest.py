@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-import worker
 from tests.support.cli import Done, Serving, cli, serving
 from tests.support.fake_server import FakeServer, Reply, Request, error_reply, modern, notice_event, result_reply
+from tests.support.quiet import logging_undone
 
 HOSTILE = "a\x1b]0;owned\x07b\x9b31mc\u202edc\u2066e\x00f\r\x08g"
 """A title of the window, a colour by its C1 byte, a reversed and an isolated text, and what overwrites a line."""
@@ -28,6 +28,13 @@ PAGES = {
     "checked": b'{"tools":[{"name":"checked","inputSchema":{},"outputSchema":{"properties":{"n":{"type":"number"}}}}],'
     b'"ttlMs":600000,"cacheScope":"public"}',
 }
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Some tests run a command in this process."""
+    with logging_undone():
+        yield
 
 
 def _hostile_result() -> bytes:
@@ -123,7 +130,8 @@ def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_main: object) -> None:
         raise AssertionError("something was started")
 
-    monkeypatch.setattr(worker, "run_async", refuse)
+    monkeypatch.setattr("asyncio.run", refuse)
+    monkeypatch.setattr("uvloop.run", refuse)
 
 
 @dataclass(frozen=True)
@@ -163,6 +171,11 @@ on_doubt = "ask"
 [servers.gone]
 url = "http://127.0.0.1:9/mcp"
 network = "private"
+
+[servers.narrow]
+url = "{server.url}"
+network = "private"
+limits = {{ in_flight = 1 }}
 
 [servers.old]
 url = "{server.url.replace("/mcp", "/old")}"

@@ -11,7 +11,7 @@ import signal
 
 import pytest
 
-import worker
+from commands.app import main
 from openwop_mcp.ceilings import MAX_CALL_BYTES
 from tests.integration.cli.conftest import FAILED, ODD, STEPS
 from tests.support.cli import ROOT, cli, serving, until
@@ -78,10 +78,11 @@ async def test_a_server_that_is_not_there_for_this_tenant_is_not_found(dev):
 
 
 async def test_a_server_that_cannot_be_reached_is_told_in_a_sentence(dev):
-    done = await dev.cli("call", "gone", "echo", OPENWOP_MCP__SERVERS__GONE__RETRY="{attempts = 1}")
+    done = await dev.cli("call", "gone", "echo")
     assert (done.status, done.out) == (1, b"")
     # The two words that the documents' tables go by come first, as in `runs show`.
-    run, why = done.err.splitlines()
+    run, *meanwhile, why = done.err.splitlines()
+    assert [line for line in meanwhile if not line.startswith(("call: waiting to be tried again, gone", "    "))] == []
     assert why.startswith("upstream_unavailable, delivery not_sent: no connection to the server")
     assert why in (await dev.cli("runs", "show", run.removeprefix("run "))).text
 
@@ -128,6 +129,45 @@ async def test_a_call_that_lasts_tells_how_far_it_is_on_standard_error_and_so_do
     assert "progress" not in (await dev.cli("runs", "show", run, "--json")).json["calls"][0]
 
 
+async def test_a_call_that_waits_for_room_says_so_once_and_goes_on_when_there_is_some(dev):
+    before = len(dev.server.requests)
+    async with serving("call", "narrow", "stalls", "--config", str(dev.settings), ready=False) as first:
+        await until(lambda: len(dev.server.requests) > before)
+        async with serving("call", "narrow", "echo", "--config", str(dev.settings), ready=False) as second:
+            assert second.process.stderr is not None
+            async with asyncio.timeout(PATIENCE):
+                run = (await second.process.stderr.readline()).decode().removeprefix("run ").strip()
+                told = [(await second.process.stderr.readline()).decode() for _ in range(2)]
+            assert told[0] == "call: waiting for room, narrow tools/call echo, attempts 0\n"
+            assert told[1].startswith(
+                "    rate_limited, delivery not_sent: nothing was sent: server 'narrow' has 1 under"
+            )
+            assert told[0].strip() in (await dev.cli("runs", "show", run)).text
+            stalled = (await first.end(signal.SIGINT)).err.split()[1]
+            assert (await dev.cli("runs", "cancel", stalled)).status == 0
+            async with asyncio.timeout(PATIENCE):
+                out, err = await second.process.communicate()
+    assert (second.process.returncode, out) == (0, b"done\n")
+    assert err.startswith(b"narrow tools/call echo, ")
+
+
+async def test_a_call_that_no_worker_takes_names_the_task_queue_that_it_waits_on(dev):
+    # Of this class the process that calls knows, and the one that serves does not.
+    unserved = {
+        "OPENWOP_MCP__WORKER__CLASSES__UNSERVED__MAX_ACTIVITIES": "1",
+        "OPENWOP_MCP__SERVERS__FAKE__CLASS": "unserved",
+    }
+    settings = str(dev.settings)
+    async with serving("call", "fake", "echo", "--config", settings, ready=False, **unserved) as calling:
+        assert calling.process.stderr is not None
+        async with asyncio.timeout(PATIENCE):
+            await calling.process.stderr.readline()
+            told = (await calling.process.stderr.readline()).decode()
+        waits = "call: waiting for a worker on task queue 'openwop-mcp-class-unserved'"
+        assert told == f"{waits}, fake tools/call echo, attempts 1\n"
+        await calling.end(signal.SIGINT)
+
+
 async def test_a_credential_that_is_not_set_here_is_no_matter_to_who_asks_a_worker(dev, tmp_path):
     file = tmp_path / "settings.toml"
     secret = 'credential = { bearer = { env = "NOT_SET_HERE" } }'
@@ -145,7 +185,7 @@ def test_what_servers_say_is_logged_whatever_else_is(monkeypatch):
     # It comes only where it was asked for.
     said = logging.getLogger("openwop_mcp.messages")
     monkeypatch.setattr(said, "level", logging.NOTSET)
-    assert worker.main(["call", "fake", "echo", "--args", "["]) == 2
+    assert main(["call", "fake", "echo", "--args", "["]) == 2
     assert said.isEnabledFor(logging.DEBUG)
     assert not logging.getLogger("openwop_mcp").isEnabledFor(logging.INFO)
 
@@ -157,7 +197,7 @@ def test_arguments_that_temporal_does_not_carry_are_refused_with_their_size_and_
     file.write_text('{"a":"' + "x" * MAX_CALL_BYTES + '"}', encoding="utf-8")
     for command in (["call", "fake", "echo", "--args"], ["runs", "start", "conformance-identity.json", "--inputs"]):
         path = command[2] if command[0] == "call" else str(ROOT / "examples/fixtures/conformance-identity.json")
-        assert worker.main([*command[:2], path, command[3], f"@{file}"]) == 2
+        assert main([*command[:2], path, command[3], f"@{file}"]) == 2
         err = capfd.readouterr().err
         for told in (command[3], str(MAX_CALL_BYTES), str(file.stat().st_size)):
             assert told in err
@@ -168,13 +208,13 @@ def test_arguments_over_the_ceiling_of_a_worker_with_storage_are_refused_by_its_
     monkeypatch.setenv("OPENWOP_MCP__LIMITS__CALL_BYTES", "4096")
     file = tmp_path / "large.json"
     file.write_text('{"a":"' + "x" * 4096 + '"}', encoding="utf-8")
-    assert worker.main(["call", "fake", "echo", "--args", f"@{file}"]) == 2
+    assert main(["call", "fake", "echo", "--args", f"@{file}"]) == 2
     assert "over the 4096 bytes that limits.call_bytes lets pass" in capfd.readouterr().err
 
 
 @pytest.mark.usefixtures("nothing_starts")
 def test_a_tool_name_that_is_not_utf_8_is_told_as_such(capfd):
-    assert worker.main(["call", "fake", "\udcff"]) == 2
+    assert main(["call", "fake", "\udcff"]) == 2
     assert capfd.readouterr().err.startswith("Invalid value for 'TOOL': is not valid UTF-8")
 
 
@@ -182,14 +222,14 @@ def test_a_tool_name_that_is_not_utf_8_is_told_as_such(capfd):
 def test_a_fault_in_a_file_of_arguments_is_placed_by_line_and_column(capfd, tmp_path):
     file = tmp_path / "arguments.json"
     file.write_text('{\n  "a": nope\n}', encoding="utf-8")
-    assert worker.main(["call", "fake", "echo", "--args", f"@{file}"]) == 2
+    assert main(["call", "fake", "echo", "--args", f"@{file}"]) == 2
     assert "line 2, column " in capfd.readouterr().err
 
 
 @pytest.mark.usefixtures("nothing_starts")
 @pytest.mark.parametrize("given", ["[1]", "{'city': 1}", "{", "@missing.json", "@"])
 def test_arguments_that_are_no_json_object_are_refused_before_anything_is_sent(capfd, given):
-    assert worker.main(["call", "fake", "echo", "--args", given, "--json"]) == 2
+    assert main(["call", "fake", "echo", "--args", given, "--json"]) == 2
     error = json.loads(capfd.readouterr().out)["error"]
     assert error["code"] == "validation_error"
     assert "--args" in error["message"]
@@ -199,5 +239,5 @@ def test_arguments_that_are_no_json_object_are_refused_before_anything_is_sent(c
 def test_arguments_that_nest_too_deep_are_refused_before_they_are_read(capfd, tmp_path):
     file = tmp_path / "deep.json"
     file.write_bytes(b'{"a":' * 1_000_000)
-    assert worker.main(["call", "fake", "echo", "--args", f"@{file}"]) == 2
+    assert main(["call", "fake", "echo", "--args", f"@{file}"]) == 2
     assert "nested deeper than 512 levels" in capfd.readouterr().err

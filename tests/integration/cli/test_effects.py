@@ -17,7 +17,7 @@ COMMANDS = re.findall(
 def shown(beginning: str, **names: str) -> list[str]:
     """A command as the document shows it, with names filled in."""
     (command,) = (command for command in COMMANDS if command.startswith(beginning))
-    return [names.get(word, word) for word in shlex.split(command)]
+    return [names.get(word.removeprefix("$"), word) for word in shlex.split(command)]
 
 
 async def open_questions(dev, run: str) -> list[dict]:

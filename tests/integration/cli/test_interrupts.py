@@ -15,7 +15,7 @@ import pytest
 from temporalio.client import Client
 from temporalio.worker import Worker
 
-import worker
+from commands.identity import this_user
 from tests.integration.cli.conftest import HOSTILE, PAYING
 from tests.support.author_flows import Author, Call, Calls
 from tests.support.cli import cli, on_terminal
@@ -224,7 +224,7 @@ async def test_the_log_says_what_was_asked_and_answered_by_whom_and_what_failed(
     assert (await ended(dev, run))["error"]["code"] == "approval_rejected"
     told = [" ".join(line.split()) for line in (await dev.cli("runs", "events", run)).text.splitlines()]
     assert any(line.endswith("interrupt.requested gate approval") for line in told)
-    assert any(line.endswith(f"interrupt.resolved gate approval reject by {worker.this_user()}") for line in told)
+    assert any(line.endswith(f"interrupt.resolved gate approval reject by {this_user()}") for line in told)
     assert any(line.endswith("node.failed gate approval_rejected") for line in told)
 
 

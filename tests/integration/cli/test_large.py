@@ -9,7 +9,7 @@ import json
 
 import pytest
 
-import worker
+from commands.connection import check_storage
 from openwop_mcp.config import Settings
 from tests.integration.cli.conftest import LARGE
 from tests.support.cli import cli
@@ -71,11 +71,11 @@ async def test_a_worker_that_could_not_keep_a_large_result_does_not_start_and_sa
 @pytest.mark.parametrize(("address", "warns"), [("127.0.0.1:7233", False), ("temporal.example:7233", True)])
 async def test_a_folder_that_other_machines_do_not_see_is_warned_of(client, caplog, tmp_path, address, warns):
     settings = Settings.model_validate({"temporal": {"address": address}})
-    await worker.check_storage(client, settings)
+    await check_storage(client, settings)
     assert ("set storage.folder" in caplog.text) is warns
     caplog.clear()
     shared = Settings.model_validate({"temporal": {"address": address}, "storage": {"folder": str(tmp_path)}})
-    await worker.check_storage(client, shared)
+    await check_storage(client, shared)
     assert caplog.text == ""
 
 

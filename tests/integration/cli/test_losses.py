@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import pytest
 
-import worker
+from commands.errors import CommandError
+from commands.serving import ended
 from tests.support.cli import Done, cli
 
 NOBODY = {"OPENWOP_MCP__WORKER__TASK_QUEUE": "nobody"}
@@ -47,8 +48,8 @@ def test_a_run_that_no_worker_takes_says_what_to_start(losses):
 def test_dev_does_not_go_on_without_its_temporal():
     with subprocess.Popen(["true"]) as process:
         process.wait()
-    with pytest.raises(worker.CommandError, match="the embedded Temporal ended by itself"):
-        asyncio.run(worker.ended(process))
+    with pytest.raises(CommandError, match="the embedded Temporal ended by itself"):
+        asyncio.run(ended(process))
 
 
 async def test_without_temporal_a_command_names_the_address_and_what_to_start(dev):

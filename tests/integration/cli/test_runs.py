@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import hashlib
 import json
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 from temporalio.client import Client, WorkflowFailureError
 from temporalio.worker import Worker
 
-import worker
+from commands.app import main
 from tests.integration.cli.author_flow import Author, Refused
 from tests.integration.cli.conftest import ODD
 from tests.support.cli import ROOT, cli, serving
@@ -229,6 +230,7 @@ async def test_a_run_a_file_and_a_folder_replay(dev, run, exported):
     assert by_id.out == by_file.out
     [verdict] = by_folder.json
     assert (verdict["workflowId"], verdict["results"], verdict["sound"]) == (run, 1, True)
+    assert verdict["file"] == str(exported)
 
 
 async def test_a_changed_byte_of_a_result_is_reported_by_its_digest(exported, tmp_path):
@@ -240,9 +242,21 @@ async def test_a_changed_byte_of_a_result_is_reported_by_its_digest(exported, tm
     digest = base64.b64decode(payload["metadata"]["openwop-mcp.sha256"]).decode()
     tampered = tmp_path / "tampered.json"
     tampered.write_text(json.dumps(history), encoding="utf-8")
-    prose, value = await asyncio.gather(cli("replay", str(tampered)), cli("replay", str(tampered), "--json"))
-    assert (prose.status, value.status) == (1, 1)
-    assert digest in prose.text
+    other = tmp_path / "other.json"
+    other.write_bytes(exported.read_bytes())
+    prose, value, folder, shown, facts = await asyncio.gather(
+        cli("replay", str(tampered)),
+        cli("replay", str(tampered), "--json"),
+        cli("replay", str(tmp_path)),
+        cli("runs", "show", str(tampered)),
+        cli("runs", "show", str(tampered), "--json"),
+    )
+    assert (prose.status, value.status, folder.status) == (1, 1, 1)
+    found = hashlib.sha256(base64.b64decode(payload["data"])).hexdigest()
+    assert f"recorded with sha256 {digest}, found {found}" in prose.text
+    assert [line.partition(": ")[0] for line in folder.text.splitlines()] == [str(other), str(tampered)]
+    assert (shown.status, facts.status, "CHANGED" in shown.text) == (1, 1, True)
+    assert [call["intact"] for call in facts.json["calls"]] == [False]
     assert f"event {completed['eventId']}" in prose.text
     [verdict] = value.json
     assert verdict["sound"] is False
@@ -300,7 +314,7 @@ def test_what_holds_no_history_is_not_0(tmp_path, monkeypatch, capfd, name, text
     (tmp_path / "empty").mkdir()
     if text is not None:
         (tmp_path / name).write_text(text, encoding="utf-8")
-    assert worker.main(["replay", name]) == 1
+    assert main(["replay", name]) == 1
     out, err = capfd.readouterr()
     assert out == ""
     assert name in err

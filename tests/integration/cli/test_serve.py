@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-import worker
+from commands.app import main
 from tests.integration.cli.conftest import Dev
 from tests.support.cli import Serving, cli, serving
 from tests.support.graphs import node, workflow
@@ -145,7 +145,7 @@ async def test_serve_needs_no_credential_of_any_mcp_server(dev, settings):
 
 
 def started(*arguments: str) -> int:
-    return worker.main([*arguments])
+    return main([*arguments])
 
 
 @pytest.mark.usefixtures("nothing_starts")
@@ -173,7 +173,7 @@ def test_every_fault_of_workflows_and_keys_is_told_before_anything_starts(tmp_pa
     assert started(command, "--config", str(file)) == 2
     out, err = capfd.readouterr()
     assert out == ""
-    lines = [line for line in err.splitlines() if not line.startswith("no MCP server")]
+    lines = [line for line in err.splitlines() if "no MCP server" not in line]
     assert lines[0].startswith(f"{file}: keys[1]: ")
     assert any(line.startswith(f"{flows / 'broken.json'}: ") for line in lines)
     assert any(line.startswith(f"{flows / 'wrong.json'}: nodes: ") for line in lines)
@@ -220,6 +220,6 @@ async def test_serve_warns_of_what_runs_would_wait_for_or_fail_with_and_serves(s
     async with serving("serve", "--config", settings, **env) as served:
         done = await served.end(signal.SIGTERM)
     assert done.status == 0
-    warned = [line for line in done.err.splitlines() if " WARNING " in line]
+    warned = [told["message"] for line in done.err.splitlines() if (told := json.loads(line))["level"] == "warning"]
     assert [word for word in ("did you mean 'core.noop'?", "did you mean 'fake'?", "task queue 'nobody'")
             if sum(word in line for line in warned) != 1] == []  # fmt: skip

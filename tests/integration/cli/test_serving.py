@@ -14,7 +14,7 @@ from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-import worker
+from commands.connection import check_retention
 from tests.integration.cli.conftest import settings_text
 from tests.support.cli import cli, serving, until
 
@@ -91,7 +91,11 @@ async def test_dev_names_a_port_that_is_taken(server, tmp_path):
 async def test_run_serves_its_task_queue_until_it_is_stopped(dev):
     queue = {"OPENWOP_MCP__WORKER__TASK_QUEUE": "own"}
     async with serving("run", "--config", str(dev.settings), **queue) as run:
-        assert run.facts == {"ready": True, "temporal": dev.serving.facts["temporal"], "taskQueue": "own"}
+        assert run.facts == {
+            "ready": True,
+            "temporal": dev.serving.facts["temporal"],
+            "taskQueues": ["own", "own-catalog", "own-effects"],
+        }
         assert (await dev.cli("call", "fake", "echo", **queue)).text == "done\n"
         done = await run.end(*TWICE["SIGTERM"])
     assert (done.status, done.out) == (0, b"")
@@ -122,7 +126,7 @@ async def keeping(client: Client, hours: int) -> Client:
 
 @pytest.mark.parametrize(("hours", "warns"), [(24, True), (335, True), (336, False), (720, False)])
 async def test_a_namespace_that_forgets_before_14_days_is_warned_of_once(client, caplog, hours, warns):
-    await worker.check_retention(await keeping(client, hours))
+    await check_retention(await keeping(client, hours))
     said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert len(said) == warns
     for message in said:
@@ -133,7 +137,7 @@ async def test_a_namespace_that_forgets_before_14_days_is_warned_of_once(client,
 
 async def test_of_a_namespace_that_cannot_be_described_nothing_is_said(client, caplog):
     absent = await Client.connect(client.service_client.config.target_host, namespace="absent")
-    await worker.check_retention(absent)
+    await check_retention(absent)
     assert caplog.records == []
 
 
@@ -147,7 +151,7 @@ async def test_run_warns_of_a_namespace_that_forgets_too_soon_and_other_commands
         done = await run.end(*TWICE["SIGTERM"])
     assert done.status == 0
     assert done.err.count("keeps closed workflows for 24 h") == 1
-    assert " WARNING " in done.err
+    assert '"level": "warning"' in done.err
     other = await cli("runs", "show", "acme/absent", "--config", config)
     assert other.status == 1
     assert "keeps closed workflows" not in other.err

@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
-import worker
+from commands.app import main
 from tests.support.cli import ROOT, cli
 
-HISTORY = ROOT / "tests/replay/histories/two-calls.json"
+HISTORY = ROOT / "tests/replay/histories/0.1.0/two-calls.json"
 
 SECRET = "tok-3f9a-inline-secret"
 
@@ -36,7 +36,7 @@ FAULTS = {
 def test_a_fault_names_file_and_key_and_what_to_write(tmp_path, capfd, text, key, advice):
     file = tmp_path / "mine.toml"
     file.write_text(text, encoding="utf-8")
-    assert worker.main(["dev", "--config", str(file)]) == 2
+    assert main(["dev", "--config", str(file)]) == 2
     out, err = capfd.readouterr()
     assert out == ""
     assert str(file) in err
@@ -81,11 +81,11 @@ async def test_a_file_that_is_not_there_is_named():
     ],
 )
 def test_a_fault_of_usage_has_status_2_and_says_which(capfd, arguments, told):
-    assert worker.main([*arguments]) == 2
+    assert main([*arguments]) == 2
     out, err = capfd.readouterr()
     assert out == ""
     assert told in err.lower()
-    assert worker.main([*arguments, "--json"]) == 2
+    assert main([*arguments, "--json"]) == 2
     out, err = capfd.readouterr()
     assert err == ""
     assert json.loads(out)["error"]["code"] == "validation_error"
@@ -105,7 +105,7 @@ def test_an_authors_module_that_cannot_be_imported_is_told_as_that_modules_fault
     monkeypatch.setattr("sys.path", [*sys.path])
     name = f"broken_{abs(hash(text))}"
     (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
-    assert worker.main(["replay", "x", "--workflow", f"{name}:Flow"]) == 2
+    assert main(["replay", "x", "--workflow", f"{name}:Flow"]) == 2
     err = capfd.readouterr().err
     assert f"importing {name} raised" in err
     assert "Traceback" not in err

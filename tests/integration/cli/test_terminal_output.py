@@ -10,7 +10,7 @@ import unicodedata
 from tests.integration.cli.conftest import settings_text
 from tests.support.cli import ROOT, WORKER, cli, on_terminal, serving
 
-HISTORY = ROOT / "tests/replay/histories/failed.json"
+HISTORY = ROOT / "tests/replay/histories/0.1.0/failed.json"
 
 COMMANDS = {
     "a result": ("call", "fake", "hostile"),

@@ -16,7 +16,7 @@ from tests.integration.cli.test_terminal_output import acting
 from tests.support.cli import Done, cli, on_terminal, serving
 from tests.support.fake_server import FakeServer, Reply, Request, modern
 
-SERVERS = ("plain", "policy", "drift", "late", "torn", "hostile", "dying", "many", "pages")
+SERVERS = ("plain", "policy", "drift", "late", "torn", "hostile", "dying", "many", "pages", "decided")
 """One server for each test that changes what its server lists or what is said of it."""
 
 
@@ -181,6 +181,39 @@ async def test_a_definition_that_changed_is_shown_and_holds_nothing_until_it_is_
     nothing = await shop.cli("approve", "drift", "--all")
     assert (nothing.status, nothing.out, nothing.err) == (0, b"", "nothing has changed since it was accepted\n")
     assert all(not one["drifted"] and one["callable"] for one in (await shop.tools("drift")).values())
+
+
+async def test_who_decided_what_is_read_from_the_catalogs_history_and_from_its_export(shop, tmp_path):
+    shop.offer("decided", tool("mail"), tool("note"))
+    await shop.tools("decided", "--refresh")
+    said = ("--by", "ada", "--why", "read\nthe code")
+    assert (await shop.cli("classify", "decided", "*", "--tier", "read", "--egress", "none", *said)).status == 0
+    assert (await shop.cli("classify", "decided", "note", "--clear", "--by", "bob")).status == 0
+    shop.offer("decided", tool("mail", title="Other"), tool("note"))
+    await shop.tools("decided", "--refresh")
+    assert (await shop.cli("approve", "decided", "--all", "--by", "eve")).status == 0
+    exported = tmp_path / "catalog.json"
+    config = ("--config", str(shop.settings))
+    assert (await cli("runs", "export", "catalog:acme/decided", "--out", str(exported), *config)).status == 0
+    prose, value, offline, missing = await asyncio.gather(
+        shop.cli("decisions", "decided"),
+        shop.cli("decisions", "decided", "--json"),
+        cli("tools", "decisions", str(exported), "--json", OPENWOP_MCP__TEMPORAL__ADDRESS="127.0.0.1:1"),
+        shop.cli("decisions", "nobody", "--json"),
+    )
+    assert (prose.status, value.status, offline.status) == (0, 0, 0)
+    assert value.json == offline.json
+    assert [(one["what"], one["by"]) for one in value.json] == [
+        ("classified", "ada"), ("cleared", "bob"), ("approved", "eve"),
+    ]  # fmt: skip
+    [classified, cleared, approved] = value.json
+    assert (classified["why"], classified["safetyTier"], classified["egress"]) == ("read\nthe code", "read", "none")
+    assert [one["name"] for one in classified["tools"]] == ["mail", "note"]
+    assert "safetyTier" not in cleared
+    assert approved["tools"][0]["fingerprint"] != classified["tools"][0]["fingerprint"]
+    rows = [line.split()[1:4] for line in prose.text.splitlines() if "ada" in line or "eve" in line]
+    assert rows == [["classified", "ada", "mail"], ["classified", "ada", "note"], ["approved", "eve", "mail"]]
+    assert (missing.status, missing.json["error"]["code"]) == (1, "not_found")
 
 
 async def test_what_is_said_is_bound_to_the_definition_that_was_shown_and_not_to_a_later_one(shop):

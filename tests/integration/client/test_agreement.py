@@ -14,11 +14,11 @@ import pytest
 from openwop_mcp.client import CallOptions, McpClient
 from openwop_mcp.client import _conversation as conversations
 from openwop_mcp.client import _negotiation as negotiations
-from openwop_mcp.client._redact import Redactor
 from openwop_mcp.client._wire import SizeLimits
 from openwop_mcp.client.stdio import StdioWire
 from openwop_mcp.config import Timeouts
 from openwop_mcp.errors import InvalidRequestError, McpError, RpcError
+from openwop_mcp.redaction import Redactor
 from tests.support.fake_server import Reply, Request, error_reply, modern, notice_event
 from tests.support.legacy_server import LegacyServer
 from tests.support.mcp_client import ARGUMENTS, connected, stream_reply

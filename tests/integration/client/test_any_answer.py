@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from openwop_mcp import jsontext
 from openwop_mcp.client import Exchange, McpClient, _answers, health
 from openwop_mcp.client._pool import HttpPool
-from openwop_mcp.client._redact import Redactor
 from openwop_mcp.errors import McpError
+from openwop_mcp.redaction import Redactor
 from tests.support.fake_server import FakeServer, Reply, Request
 from tests.support.mcp_client import ARGUMENTS, client_of
 

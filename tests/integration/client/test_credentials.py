@@ -263,13 +263,6 @@ async def test_a_token_that_comes_back_is_in_nothing_that_is_told(name: str, cap
     assert environ["SECRET"] not in caplog.text
 
 
-async def test_a_result_is_the_servers_and_keeps_even_what_it_echoes() -> None:
-    result = b'{"content":[{"type":"text","text":"you sent %b"}]}' % PLAIN.encode()
-    headers = [("Authorization", f"Bearer {PLAIN}")]
-    async with connected(modern({"tools/call": result}), headers=headers) as (client, _):
-        assert (await client.call_tool("t", ARGUMENTS)).result == result
-
-
 @pytest.mark.parametrize("credential", [(), (("Authorization", f"Bearer {PLAIN}"),)])
 async def test_a_401_says_whether_there_was_a_credential_and_whether_tokens_are_to_be_had(
     credential: tuple[tuple[str, str], ...],

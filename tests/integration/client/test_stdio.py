@@ -27,7 +27,6 @@ import psutil
 import pytest
 import uvloop
 
-from openwop_mcp.client._redact import Redactor
 from openwop_mcp.client._wire import Incoming, OnMessage, Outgoing, SizeLimits, StaleTermsError, Terms
 from openwop_mcp.client.stdio import StdioWire, _process, _stderr, _wire
 from openwop_mcp.client.stdio._process import Process
@@ -45,6 +44,7 @@ from openwop_mcp.errors import (
     TimeLimitError,
 )
 from openwop_mcp.protocol import messages
+from openwop_mcp.redaction import Redactor
 from tests.support import stdio_server
 
 PROGRAM = [sys.executable, "-I", "-S", str(Path(stdio_server.__file__))]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -20,6 +21,7 @@ from host.context import Host
 from host.errors import HostError
 from host.web import caller, read_body
 from host.workflows import FIXTURES
+from openwop_mcp.logs import TextLines
 from tests.support.hosts import asked, bearer, host
 
 FIXTURE_SETTINGS = {"host": {"fixtures": True}}
@@ -265,12 +267,9 @@ async def test_a_request_that_is_refused_gives_its_place_back():
 # --- the log
 
 
-def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.getMessage() for record in caplog.records if record.name == "openwop_mcp.access"]
-
-
 async def test_each_request_has_one_line_in_the_log_that_holds_no_key_no_id_and_nothing_that_was_sent(caplog):
     caplog.set_level(logging.INFO, "openwop_mcp.access")
+    caplog.handler.setFormatter(TextLines())
     async with asked(app()) as client:
         await client.get("/things/t0ken?why=s3cret", headers=bearer("acme-all"))
         await client.post(
@@ -278,15 +277,15 @@ async def test_each_request_has_one_line_in_the_log_that_holds_no_key_no_id_and_
         )
         await client.get("/nowhere/t0ken")
         await client.get("/boom")
-    told = lines(caplog)
+    told = [line.partition(" openwop_mcp.access ")[2] for line in caplog.text.splitlines() if "_mcp.access " in line]
     assert [line.split(" ms ")[0].rsplit(" ", 1)[0] for line in told] == [
         "GET /things/{thingId} 200",
         "POST /things 200",
         "GET - 404",
         "GET /boom 500",
     ]
-    assert " key=all tenant=acme id=" in told[0]
-    assert " key=- tenant=- id=" in told[2]
+    assert re.search(r" ms tenant=acme request=[0-9a-f]{32} key=all$", told[0])
+    assert re.search(r" ms request=[0-9a-f]{32}$", told[2])
     assert not [line for line in told for secret in ("acme-all", "t0ken", "s3cret", "b0dy") if secret in line]
 
 
@@ -350,7 +349,7 @@ async def test_a_host_is_ready_while_temporal_answers_and_it_is_not_about_to_end
         answer = await browser.get("/readyz")
     assert (answer.status_code, answer.text) == (503, "the host is about to end\n")
     assert "openwop-version" not in answer.headers
-    assert lines(caplog) == []
+    assert [record for record in caplog.records if record.name == "openwop_mcp.access"] == []
 
 
 # --- the OpenAPI document

@@ -1,44 +1,23 @@
-"""docs/host.md: its settings, and every command that it shows, in the order in which it shows them."""
+"""docs/host.md: what its commands print, and that it describes the codes and scopes that there are."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
-import sys
-from pathlib import Path
 
 import pytest
 
+from host import codec
 from host.errors import REGISTRY
 from openwop_mcp.config import SCOPES
-from tests.integration.test_readme import BLOCK, NAMED, free_port, shell
-from tests.support.cli import ROOT, serving
+from tests.support.documents import play, read
 
-DOC = (ROOT / "docs" / "host.md").read_text(encoding="utf-8")
-KEY = "k" * 32
-STARTS = "python worker.py dev"
+DOC = read("docs/host.md")
 
 
-@pytest.fixture(scope="module")
-def commands() -> list[str]:
-    return [found["text"] for found in BLOCK.finditer(DOC) if found["language"] == "sh"]
-
-
-async def test_every_command_does_what_is_said_of_it(commands, tmp_path):
-    port = free_port()
-    [named] = NAMED.finditer(DOC)
-    config = tmp_path / named["name"]
-    config.write_text(named["text"].replace("8080", port), encoding="utf-8")
-    first, *others = commands
-    assert STARTS in first
-    assert "OPENWOP_KEY" in first
-    env = {"OPENWOP_KEY": KEY, "OPENWOP_MCP__HOST__BIND": f"127.0.0.1:{port}"}
-    async with serving("dev", "--config", str(config), **env):
-        script = "\n".join(others).replace("8080", port)
-        # What `source .venv/bin/activate` does.
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        shown = await shell(script, tmp_path, {**env, "PATH": path})
+@pytest.mark.timeout(400)
+async def test_every_command_does_what_is_said_of_it(tmp_path):
+    shown = (await play("docs/host.md", tmp_path)).text
     # The definition of a workflow is shown as its file has it, over several lines.
     answers = [json.loads(line) for line in shown.splitlines() if line.startswith("{") and line.endswith("}")]
     created = [one for one in answers if "eventsUrl" in one]
@@ -71,4 +50,9 @@ def test_the_codes_that_are_described_are_registered_at_their_status():
 
 
 def test_the_scopes_that_are_described_are_those_of_the_settings():
-    assert set(re.findall(r"^\| `(\w+:\w+)` \|", DOC, re.MULTILINE)) <= set(SCOPES)
+    asked_for = set(re.findall(r"^\| `(\w+:\w+)` \|", DOC, re.MULTILINE))
+    [others] = re.findall(r"OpenWOP's other scopes \((.*?)\)", DOC)
+    unasked = set(re.findall(r"`(\w+:\w+)`", others))
+    assert codec.SCOPE in asked_for
+    assert not asked_for & unasked
+    assert asked_for | unasked == set(SCOPES)

@@ -10,7 +10,7 @@ import pytest
 from temporalio.client import Client
 
 from host import pollers
-from host.pollers import Pollers, warn_unless_polled
+from host.pollers import Pollers, warn_unless_polled, warn_unless_served
 from tests.support.pack import pack_worker, settings_for
 from tests.support.patience import PATIENCE
 
@@ -35,6 +35,34 @@ async def test_a_queue_that_a_worker_polls_is_not_warned_of(client: Client, capl
             await warn_unless_polled(client, pack.task_queue)
             if not warnings(caplog):
                 break
+
+
+async def test_a_worker_that_temporal_tells_of_a_moment_later_is_not_warned_of(
+    client: Client, caplog, monkeypatch
+) -> None:
+    told = iter([False, True])
+
+    async def polled(*_asked: object) -> bool:
+        return next(told)
+
+    monkeypatch.setattr(pollers, "SOON", 0)
+    monkeypatch.setattr(pollers, "_is_polled", polled)
+    await warn_unless_polled(client, "late")
+    assert warnings(caplog) == []
+    assert list(told) == []
+
+
+async def test_each_class_that_nobody_serves_is_warned_of_by_name_and_setting(client: Client, caplog) -> None:
+    settings = settings_for("http://127.0.0.1:9/mcp", worker={"classes": {"slow": {}, "local": {}}, "serves": ["slow"]})
+    async with pack_worker(client, settings) as pack, asyncio.timeout(PATIENCE):
+        while True:
+            caplog.clear()
+            await warn_unless_served(client, pack.task_queue, {"default", "local", "slow"})
+            if len(lines := warnings(caplog)) == 2:
+                break
+        assert f"'{pack.task_queue}'" in lines[0]
+        assert f"'{pack.task_queue}-class-local'" in lines[1]
+        assert "worker.serves" in lines[1]
 
 
 async def test_of_many_runs_that_nobody_takes_there_is_one_warning(client: Client, caplog, monkeypatch) -> None:

@@ -15,7 +15,7 @@ from openwop_mcp.config import Key, SecretRef, SettingsError
 SECRET = "key-of-dev-0123456789"
 OTHER = "key-of-ops-0123456789"
 ENVIRON = {"DEV_KEY": SECRET}
-DEV = Key(id="dev", secret=SecretRef(env="DEV_KEY"), tenant="acme", subject="dev", scopes=("runs:create", "runs:read"))
+DEV = Key(id="dev", secret={"env": "DEV_KEY"}, tenant="acme", subject="dev", scopes=("runs:create", "runs:read"))
 OPS = Key(id="ops", sha256=hashlib.sha256(OTHER.encode()).hexdigest(), tenant="globex", subject="ops", scopes=("*",))
 
 

@@ -25,7 +25,9 @@ async def seen(*headers: tuple[str, str]) -> tuple[trace.SpanContext, dict[str, 
         raise AssertionError
 
     raw = [(name.encode(), value.encode()) for name, value in headers]
-    await Traced(app)({"type": "http", "headers": raw}, nothing, nothing)
+    await Traced(app)(
+        {"type": "http", "method": "GET", "scheme": "http", "path": "/runs", "headers": raw}, nothing, nothing
+    )
     assert not trace.get_current_span().get_span_context().is_valid
     return found[0]
 

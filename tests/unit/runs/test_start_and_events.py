@@ -41,6 +41,13 @@ def test_a_start_echoes_its_configurable_and_one_without_says_nothing_of_it() ->
     assert b"configurable" not in start(workflow([node("a")])).encode()
 
 
+def test_a_start_says_which_servers_are_in_a_class_and_one_without_says_nothing_of_it() -> None:
+    begun = start(workflow([node("a")]), options=Options(classes={"weather": "slow"}))
+    assert RunStart.decode(begun.encode()) == begun
+    assert RunStart.decode(begun.carrying(b"{}").encode()).options.classes == {"weather": "slow"}
+    assert b"classes" not in start(workflow([node("a")])).encode()
+
+
 def test_a_start_from_a_newer_host_is_read_and_one_for_a_newer_engine_is_not() -> None:
     text = start(workflow([node("a")])).encode()
     assert RunStart.decode(text[:-1] + b',"later":1}').run_id == RUN_ID

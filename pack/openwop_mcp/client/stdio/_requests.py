@@ -15,7 +15,6 @@ from dataclasses import dataclass
 
 from openwop_mcp import jsontext
 from openwop_mcp.client._deadline import Deadline
-from openwop_mcp.client._redact import Redactor
 from openwop_mcp.client._wire import Incoming, OnMessage, Outgoing
 from openwop_mcp.client.stdio._lines import Cut, Lines
 from openwop_mcp.client.stdio._matching import Match, matches, pieces, response_id
@@ -25,6 +24,7 @@ from openwop_mcp.config import Timeouts
 from openwop_mcp.effects.delivery import Delivery
 from openwop_mcp.errors import ConnectionLostError, McpError, ResultTooLargeError, TimeLimitError
 from openwop_mcp.protocol.messages import excerpt
+from openwop_mcp.redaction import Redactor
 
 __all__ = ("Flight", "Requests")
 

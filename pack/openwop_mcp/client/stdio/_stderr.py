@@ -6,9 +6,9 @@ import asyncio
 import logging
 from collections import deque
 
-from openwop_mcp.client._redact import Redactor
 from openwop_mcp.client.stdio._lines import Cut, Lines
 from openwop_mcp.protocol.messages import EXCERPT_BYTES, MAX_EXCERPT, excerpt
+from openwop_mcp.redaction import Redactor
 
 __all__ = ("LOGGED_LINES", "ServerLog")
 

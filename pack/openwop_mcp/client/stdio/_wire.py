@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from openwop_mcp.client._deadline import Deadline
-from openwop_mcp.client._redact import Redactor
 from openwop_mcp.client._wire import Incoming, OnMessage, Outgoing, SizeLimits, StaleTermsError, Terms
 from openwop_mcp.client.stdio._process import environment as whole
 from openwop_mcp.client.stdio._requests import Requests
@@ -21,6 +20,7 @@ from openwop_mcp.config import Timeouts
 from openwop_mcp.effects.delivery import Delivery
 from openwop_mcp.errors import ConnectError, ConnectionLostError, InterruptedCallError
 from openwop_mcp.protocol.messages import excerpt
+from openwop_mcp.redaction import Redactor
 
 __all__ = ("StdioWire",)
 

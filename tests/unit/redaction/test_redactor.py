@@ -14,8 +14,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from openwop_mcp import jsontext
-from openwop_mcp.client._redact import MARK, MAX_CLEANED, MAX_SECRETS, Redactor
 from openwop_mcp.errors import ConnectError, RpcError
+from openwop_mcp.redaction import MARK, MAX_CLEANED, MAX_SECRETS, Redactor
 
 TOKEN = base64.urlsafe_b64encode(bytes(range(256)) * 12).decode()[:4000]
 

@@ -1,0 +1,171 @@
+"""The codec server: opens payloads for Temporal's UI and command line, in Temporal's own protocol for it.
+
+Knows the keys and the storage of large values, and no Temporal: who has a payload brings it. It is no part of OpenWOP,
+but its callers, refusals and limits are those of the REST surface.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import PlainTextResponse
+from google.protobuf.json_format import MessageToJson, Parse, ParseError
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from temporalio.api.common.v1 import Payload, Payloads
+from temporalio.converter import DataConverter
+
+from openwop_mcp.config import Settings
+from openwop_mcp.encryption import EncryptionError
+from openwop_mcp.storage import LostValueError, data_converter, open_payload, size_of
+
+from .authenticators import Authenticators
+from .errors import invalid
+from .limiting import KeyLimits, Limited
+from .server import Listening, listening
+from .surface import Surface, raised_on
+from .web import JSON, Authenticator, body_limit, caller, read_body
+
+__all__ = ("codec_app", "serving_codec")
+
+SCOPE = "audit:read"
+"""What it takes to have something opened, whosesoever it is: a payload does not say whose it is."""
+
+HEALTH = "/healthz"
+
+MAX_OPENED = 4 * 1024**2
+"""Bytes of large values that come with one answer without being asked for: more is no help on a page or a terminal."""
+
+MAX_DOWNLOAD = 1024**3
+"""Bytes of a value that is asked for: as many as one may have."""
+
+LARGEST_BODIES = 4
+"""As on the REST surface."""
+
+
+def codec_app(settings: Settings, authenticator: Authenticator, stopping: asyncio.Event) -> FastAPI:
+    """Put the application together.
+
+    Args:
+        settings: With keys of encryption.
+        authenticator: Tells who sent a request.
+        stopping: Set when it is about to end.
+    """
+    # What it would list are the operations of somebody else's protocol.
+    app = FastAPI(
+        openapi_url=None,
+        redirect_slashes=False,
+        telemetry={"tracing": False, "metrics": False, "logs": False},
+        exception_handlers={HTTPException: raised_on, RequestValidationError: raised_on},
+    )
+    app.include_router(_routes(data_converter(settings), authenticator, most=body_limit(settings.limits)))
+    own = settings.host
+    limits = KeyLimits(
+        at_once=own.key_requests,
+        per_second=own.key_rate,
+        body_bytes=LARGEST_BODIES * body_limit(settings.limits),
+    )
+    app.add_middleware(Limited, limits=limits)
+    app.add_middleware(Surface, beside={HEALTH}, stopping=stopping)
+    # Around all else, so that a page can read why it was refused.
+    app.add_middleware(
+        CORSMiddleware,
+        allow_origins=settings.encryption.ui_origins,
+        allow_methods=["POST"],
+        allow_headers=["Authorization", "Content-Type", "X-Namespace"],
+    )
+    return app
+
+
+@contextlib.asynccontextmanager
+async def serving_codec(settings: Settings, environ: Mapping[str, str]) -> AsyncIterator[Listening]:
+    """Serve until the context ends.
+
+    Args:
+        settings: With keys of encryption, and with what callers are known by.
+        environ: The environment, where secrets may be.
+
+    Raises:
+        BindError: It cannot listen where the settings say so.
+        SettingsError: A key cannot be used.
+    """
+    async with Authenticators.open(settings, environ) as authenticator:
+        stopping = asyncio.Event()
+        app = codec_app(settings, authenticator, stopping)
+        async with listening(
+            app, bind=settings.encryption.bind, stopping=stopping, setting="encryption.bind"
+        ) as running:
+            yield running
+
+
+def _routes(converter: DataConverter, authenticator: Authenticator, *, most: int) -> APIRouter:
+    router = APIRouter()
+    trusted = APIRouter(dependencies=[Depends(caller(authenticator, SCOPE))])
+    codec = converter.payload_codec
+    assert codec is not None
+
+    @router.api_route(HEALTH, methods=["GET", "HEAD"])
+    async def healthz() -> PlainTextResponse:
+        return PlainTextResponse("ok\n")
+
+    async def answered(request: Request, work: Callable[[Payload], Awaitable[Payload]]) -> Response:
+        given = _read(await read_body(request, most=most))
+        done: list[Payload] = []
+        for index, payload in enumerate(given):
+            try:
+                done.append(await work(payload))
+            except EncryptionError as error:
+                raise invalid(f"payloads[{index}]", str(error), keyId=error.key_id) from None
+        return Response(await asyncio.to_thread(_written, done), media_type=JSON)
+
+    @trusted.post("/encode")
+    async def encode(request: Request) -> Response:
+        async def sealed(payload: Payload) -> Payload:
+            [encrypted] = await codec.encode([payload])
+            return encrypted
+
+        return await answered(request, sealed)
+
+    @trusted.post("/decode")
+    async def decode(request: Request) -> Response:
+        left = MAX_OPENED
+
+        async def opened(payload: Payload) -> Payload:
+            nonlocal left
+            found = await _opened(payload, converter, most=left)
+            left -= size_of(payload) if found is not payload else 0
+            return found
+
+        return await answered(request, opened)
+
+    @trusted.post("/download")
+    async def download(request: Request) -> Response:
+        return await answered(request, lambda payload: open_payload(payload, converter, most=MAX_DOWNLOAD))
+
+    router.include_router(trusted)
+    return router
+
+
+async def _opened(payload: Payload, converter: DataConverter, *, most: int) -> Payload:
+    try:
+        return await open_payload(payload, converter, most=most)
+    except LostValueError:
+        # It shows what is known of it, and must not keep a page from all else.
+        return payload
+
+
+def _read(body: bytes) -> Sequence[Payload]:
+    try:
+        return Parse(body, Payloads(), ignore_unknown_fields=True).payloads
+    except (ParseError, UnicodeDecodeError, RecursionError):
+        raise invalid(
+            "body", 'send {"payloads": [{"metadata": {"encoding": "…"}, "data": "…"}]} with values in base64'
+        ) from None
+
+
+def _written(payloads: Sequence[Payload]) -> str:
+    return f'{{"payloads":[{",".join(MessageToJson(payload, indent=None) for payload in payloads)}]}}'

@@ -1,0 +1,57 @@
+"""What to search for in the place of a secret: the parts of it that give it away, as they are and in Base64.
+
+Knows the schemes of header values. How a text is searched is for others, and so are escapes.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterator
+
+__all__ = ("MIN_SECRET", "needles")
+
+MIN_SECRET = 8
+"""Characters. A shorter credential cannot be searched for in what a server sends back without hiding ordinary words."""
+
+SCHEMES = frozenset({"apikey", "basic", "bearer", "digest", "dpop", "negotiate", "token"})
+"""Authentication schemes, in lower case. Their names are no part of a credential: they stand in prose too."""
+
+
+def needles(value: str) -> list[bytes]:
+    """What to look for in the place of a header value or another secret, in lower case; each is 8 bytes at least."""
+    secrets = [secret.encode("utf-8", "surrogatepass") for secret in _secrets(value) if len(secret) >= MIN_SECRET]
+    return [form.lower() for form in dict.fromkeys(form for secret in secrets for form in (secret, *_base64(secret)))]
+
+
+def _secrets(value: str) -> Iterator[str]:
+    """What gives a header value away: all of it, what follows a scheme, and what Basic makes of that (RFC 7617)."""
+    scheme, _, credentials = value.partition(" ")
+    credentials = credentials.strip()
+    if scheme.lower() not in SCHEMES or len(credentials) < MIN_SECRET:
+        yield value
+    yield credentials
+    if scheme.lower() == "basic" and (pair := _pair(credentials)) is not None:
+        yield pair
+        yield pair.partition(":")[2]
+
+
+def _pair(credentials: str) -> str | None:
+    """The user-id and password that Basic carries; None if it is neither UTF-8 nor Latin-1 in Base64."""
+    try:
+        pair = binascii.a2b_base64(credentials.rstrip("=").replace("-", "+").replace("_", "/") + "==")
+    except ValueError:
+        return None
+    try:
+        return pair.decode()
+    except UnicodeDecodeError:
+        return pair.decode("latin-1")
+
+
+def _base64(secret: bytes) -> Iterator[bytes]:
+    """What stays the same of a text's Base64 wherever in a longer text it stands: one form per alignment."""
+    for before in range(3):
+        encoded = base64.b64encode(b"\0" * before + secret)
+        whole = encoded[(before * 8 + 5) // 6 : (before + len(secret)) * 8 // 6]
+        yield whole
+        yield whole.replace(b"+", b"-").replace(b"/", b"_")
