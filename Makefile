@@ -22,8 +22,9 @@ tools: setup
 demo: setup
 	$(BIN)/python worker.py demo
 
+# Most tests wait for processes of their own. A file stays together, since its tests share a Temporal and servers.
 test: tools
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 conformance: tools
 	$(BIN)/python -m tests.conformance

@@ -18,7 +18,6 @@ from typing import Any, TypeVar, cast
 
 from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
 
-from openwop_mcp.config import SettingsError
 from openwop_mcp.logs import set_up
 from openwop_mcp.telemetry.exporting import RuntimeMetrics, exporting, plan_of
 
@@ -40,12 +39,8 @@ def run_async(main: Coroutine[Any, Any, T]) -> T:
     Raises:
         SettingsError: The environment names it wrongly. Nothing was run.
     """
-    try:
-        plan = plan_of(os.environ)
-    except SettingsError:
-        main.close()
-        raise
-    with exporting(plan) as metrics:
+    # Closed, since what does not come to run would be complained of as well. What has run does not mind.
+    with contextlib.closing(main), exporting(plan_of(os.environ)) as metrics:
         return _run(main, metrics)
 
 

@@ -23,7 +23,16 @@ from openwop_mcp import jsontext
 from openwop_mcp.runs.records import MadeCall
 from openwop_mcp.storage import values_of
 from openwop_mcp.verbatim import Verbatim
-from workflows.client import RecordedRun, UnderWay, cancel_run, histories, open_interrupts, read_run, under_way
+from workflows.client import (
+    RecordedRun,
+    UnderWay,
+    cancel_run,
+    histories,
+    open_interrupts,
+    pinned_to,
+    read_run,
+    under_way,
+)
 from workflows.definitions import find_definition
 from workflows.replay import export
 
@@ -80,26 +89,29 @@ def runs_show_command(run: Recorded, config: Config = None, as_json: AsJson = Fa
     """Show a run, or a workflow of your own, and what each call recorded; the status is 1 if a byte was changed."""
     settings = settings_of(config, secrets=False)
 
-    async def main() -> tuple[RecordedRun, dict[str, UnderWay], bool]:
+    async def main() -> tuple[RecordedRun, dict[str, UnderWay], bool, str | None]:
         if (file := file_of(run)) is not None:
-            return await read_exported(file, settings), {}, False
+            return await read_exported(file, settings), {}, False, None
         client = await connect(settings)
         found = await read_run(client, run)
         # A run that is over has forgotten its activities.
         running = any(call.outcome == "running" for call in found.made)
         waits = bool(await open_interrupts(client, found))
-        return found, await under_way(client, run) if running else {}, waits
+        return found, await under_way(client, run) if running else {}, waits, await pinned_to(client, run)
 
-    found, going, waits = run_async(main())
+    found, going, waits, version = run_async(main())
     changed = any(call.record is not None and not call.record.intact for call in found.made)
     if as_json:
         calls = [call_facts(call, going.get(call.activity_id)) for call in found.made]
-        print_json(jsontext.encode({"runId": found.run_id, "status": found.status, "calls": calls, **run_error(found)}))
+        held = {} if version is None else {"pinnedTo": version}
+        facts = {"runId": found.run_id, "status": found.status, **held, "calls": calls, **run_error(found)}
+        print_json(jsontext.encode(facts))
         if changed:
             raise typer.Exit(1)
         return
     where = f", waiting for a worker on task queue '{found.task_queue}'" if found.status == "pending" else ""
-    print_text(f"{found.run_id}: {found.status}{where}")
+    held_by = f", pinned to worker version '{version}'" if version is not None else ""
+    print_text(f"{found.run_id}: {found.status}{where}{held_by}")
     if found.failure is not None and found.status == "failed":
         print_text(f"{found.failed_node}: {found.failure[1]}" if found.failed_node else found.failure[1])
     for call in found.made:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+import json
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import PlainTextResponse
-from google.protobuf.json_format import MessageToJson, Parse, ParseError
+from google.protobuf.json_format import MessageToJson, ParseDict, ParseError
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from temporalio.api.common.v1 import Payload, Payloads
@@ -21,10 +24,10 @@ from temporalio.converter import DataConverter
 
 from openwop_mcp.config import Settings
 from openwop_mcp.encryption import EncryptionError
-from openwop_mcp.storage import LostValueError, data_converter, open_payload, size_of
+from openwop_mcp.storage import LostValueError, MalformedReferenceError, data_converter, open_payload, size_of
 
 from .authenticators import Authenticators
-from .errors import invalid
+from .errors import HostError, invalid
 from .limiting import KeyLimits, Limited
 from .server import Listening, listening
 from .surface import Surface, raised_on
@@ -45,6 +48,10 @@ MAX_DOWNLOAD = 1024**3
 
 LARGEST_BODIES = 4
 """As on the REST surface."""
+
+_BASE64 = re.compile(r"[A-Za-z0-9+/_-]*={0,2}")
+"""Both alphabets, as Protobuf reads them. It leaves out any other character without a word, and would open, or encrypt,
+what nobody sent."""
 
 
 def codec_app(settings: Settings, authenticator: Authenticator, stopping: asyncio.Event) -> FastAPI:
@@ -116,10 +123,8 @@ def _routes(converter: DataConverter, authenticator: Authenticator, *, most: int
         given = _read(await read_body(request, most=most))
         done: list[Payload] = []
         for index, payload in enumerate(given):
-            try:
+            with _refused(f"payloads[{index}]"):
                 done.append(await work(payload))
-            except EncryptionError as error:
-                raise invalid(f"payloads[{index}]", str(error), keyId=error.key_id) from None
         return Response(await asyncio.to_thread(_written, done), media_type=JSON)
 
     @trusted.post("/encode")
@@ -154,17 +159,60 @@ async def _opened(payload: Payload, converter: DataConverter, *, most: int) -> P
     try:
         return await open_payload(payload, converter, most=most)
     except LostValueError:
-        # It shows what is known of it, and must not keep a page from all else.
+        # It shows what is known of it, and must not keep a page from all else; nor may what never was a reference.
         return payload
+
+
+@contextlib.contextmanager
+def _refused(field: str) -> Iterator[None]:
+    """Tell which payload cannot be had, and why. Where a lost one was looked for is the operator's business."""
+    try:
+        yield
+    except EncryptionError as error:
+        raise invalid(field, str(error), keyId=error.key_id) from None
+    except MalformedReferenceError:
+        raise invalid(field, "send the reference to a value as it stands in history") from None
+    except LostValueError as error:
+        [lost] = error.details
+        raise HostError(
+            "not_found",
+            f"{field}: the value with SHA-256 {lost['sha256']} is gone or was changed: have it put back into the"
+            " storage of large values, or the codec server given the [storage] of the worker that recorded it",
+            {"field": field, "sha256": lost["sha256"], "size": int(lost["size"])},
+        ) from None
 
 
 def _read(body: bytes) -> Sequence[Payload]:
     try:
-        return Parse(body, Payloads(), ignore_unknown_fields=True).payloads
-    except (ParseError, UnicodeDecodeError, RecursionError):
+        given = json.loads(body.decode(), object_pairs_hook=_once)
+        _check_base64(given)
+        return ParseDict(given, Payloads(), ignore_unknown_fields=True).payloads
+    except (ParseError, ValueError, RecursionError):
         raise invalid(
             "body", 'send {"payloads": [{"metadata": {"encoding": "…"}, "data": "…"}]} with values in base64'
         ) from None
+
+
+def _once(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object, each of whose names stands there once: nobody else may have read the other one."""
+    found = dict(members)
+    if len(found) != len(members):
+        raise ValueError
+    return found
+
+
+def _check_base64(given: object) -> None:
+    """Look at the texts that are bytes. What else is wrong is for Protobuf to find."""
+    if not isinstance(given, dict):
+        raise ValueError  # noqa: TRY004 - the caller's fault and not the code's
+    payloads = given.get("payloads")
+    for payload in payloads if isinstance(payloads, list) else ():
+        if not isinstance(payload, dict):
+            continue
+        metadata = payload.get("metadata")
+        for text in (payload.get("data"), *(metadata.values() if isinstance(metadata, dict) else ())):
+            if isinstance(text, str) and not _BASE64.fullmatch(text):
+                raise ValueError
 
 
 def _written(payloads: Sequence[Payload]) -> str:

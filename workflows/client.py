@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import uuid
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +11,7 @@ from functools import cached_property
 from itertools import count
 
 from temporalio.api.common.v1 import Payloads
-from temporalio.api.enums.v1 import EventType, PendingActivityState
+from temporalio.api.enums.v1 import EventType, PendingActivityState, VersioningBehavior
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import (
     Client,
@@ -57,6 +58,7 @@ __all__ = (
     "kept_histories",
     "mint_run_id",
     "open_interrupts",
+    "pinned_to",
     "read_run",
     "resolve_interrupt",
     "start_run",
@@ -413,10 +415,10 @@ async def resolve_interrupt(client: Client, run_id: str, resolution: Resolution)
         code = cause.type if isinstance(cause, ApplicationError) and cause.type else "internal_error"
         raise InterruptRefusedError(getattr(cause, "message", str(cause)), code) from None
     except (TimeoutError, WorkflowUpdateRPCTimeoutOrCancelledError):
-        raise _untaken() from None
+        raise await _untaken(client, run_id) from None
     except RPCError as error:
         if error.status in _NO_WORKER:
-            raise _untaken() from None
+            raise await _untaken(client, run_id) from None
         if error.status is not RPCStatusCode.NOT_FOUND:
             raise
         raise InterruptRefusedError(
@@ -425,9 +427,13 @@ async def resolve_interrupt(client: Client, run_id: str, resolution: Resolution)
         ) from None
 
 
-def _untaken() -> InterruptRefusedError:
+async def _untaken(client: Client, run_id: str) -> InterruptRefusedError:
+    version = None
+    with contextlib.suppress(RPCError):
+        version = await pinned_to(client, run_id)
+    needed = "one" if version is None else f"one of version '{version}', which the run is pinned to,"
     return InterruptRefusedError(
-        f"no worker took the answer within {PATIENCE:g} s, and one may still take it: see that one runs, and with"
+        f"no worker took the answer within {PATIENCE:g} s, and one may still take it: see that {needed} runs, and with"
         " 'runs show' whether the question is open before answering again",
         "service_unavailable",
     )
@@ -524,6 +530,26 @@ class UnderWay:
 
     waits: bool
     progress: CallProgress | None
+
+
+async def pinned_to(client: Client, run_id: str) -> str | None:
+    """The version whose workers alone go on with a run, as ``deployment:build id``; None where any may, or it is over.
+
+    Raises:
+        RPCError: Temporal does not answer, or knows no such run.
+    """
+    description = await client.get_workflow_handle(run_id).describe()
+    if description.status is not WorkflowExecutionStatus.RUNNING:
+        return None
+    info = description.raw_info.versioning_info
+    if info.HasField("versioning_override"):
+        # What somebody said of this run goes before what its workers say.
+        version = info.versioning_override.pinned.version
+    elif info.behavior == VersioningBehavior.VERSIONING_BEHAVIOR_PINNED:
+        version = info.deployment_version
+    else:
+        return None
+    return f"{version.deployment_name}:{version.build_id}" if version.build_id else None
 
 
 async def under_way(client: Client, run_id: str) -> dict[str, UnderWay]:

@@ -509,15 +509,17 @@ class TimeLimitError(UpstreamError):
 
     Delivery: not_sent, not_processed, answered, unknown.
     Again: where a repeat is safe.
-    To do: Raise `servers.ID.timeouts` at the key that `limit` names, if the server may take that long.
+    To do: Raise `servers.ID.timeouts` at the key that `limit` names, or what `setting` names where it waited for room.
 
     Attributes:
         limit: The settings key under ``timeouts``: ``connect``, ``first_byte``, ``idle`` or ``total``.
         seconds: How long it is.
     """
 
-    def __init__(self, message: str, *, limit: str, seconds: float, delivery: Delivery) -> None:
-        super().__init__(message, delivery=delivery, limit=limit, seconds=seconds)
+    def __init__(
+        self, message: str, *, limit: str, seconds: float, delivery: Delivery, setting: str | None = None
+    ) -> None:
+        super().__init__(message, delivery=delivery, limit=limit, seconds=seconds, setting=setting)
         self.limit = limit
         self.seconds = seconds
 

@@ -569,6 +569,11 @@ async def test_nothing_is_opened_for_who_has_no_key_with_the_scope(at, path, aut
         (b"nonsense", (400, "validation_error")),
         (b'{"payloads":[{"data":7}]}', (400, "validation_error")),
         (b"[" * 100_000, (400, "validation_error")),
+        (b"[]", (400, "validation_error")),
+        (b'{"payloads":[{"metadata":{"encoding":"!!!"}}]}', (400, "validation_error")),
+        (b'{"payloads":[{"data":"MTIz NDU="}]}', (400, "validation_error")),
+        (b'{"payloads":[{"data":"MQ==","data":"Mg=="}]}', (400, "validation_error")),
+        (b'{"payloads":[{"metadata":{"a\xff":"AAAA"}}]}', (400, "validation_error")),
         (b'{"payloads":[' + b" " * 18_000_000 + b"]}", (413, "payload_too_large")),
     ],
 )
@@ -662,6 +667,38 @@ async def test_a_large_value_comes_where_it_is_asked_for_and_on_a_page_if_it_is_
     lost["claimData"]["sha256"] = "0" * 64
     gone = {**given, "data": base64.b64encode(json.dumps(lost).encode()).decode()}
     assert (await http.post("/decode", json=payloads(gone))).json()["payloads"] == [gone]
+    refused = await http.post("/download", json=payloads(given, gone))
+    assert (refused.status_code, refused.json()["error"]) == (404, "not_found")
+    told = refused.json()["details"]
+    assert (told["field"], told["sha256"]) == ("payloads[1]", "0" * 64)
+    assert str(at.folder) not in refused.text
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        {},
+        {"sha256": "ab"},
+        {"sha256": "/dev/zero", "size": "5", "metadata": "{}"},
+        {"sha256": "../../../../etc/hostname", "size": "9", "metadata": "{}"},
+        {"sha256": "0" * 64, "size": "x", "metadata": "["},
+    ],
+    ids=lambda claim: claim.get("sha256", "none"),
+)
+async def test_what_was_never_a_reference_is_refused_and_keeps_no_page_from_the_rest(http, claim):
+    metadata = {"encoding": b"json/protobuf", "messageType": b"temporal.api.sdk.v1.ExternalStorageReference"}
+    text = json.dumps({"driverName": "openwop-mcp", "claimData": claim}).encode()
+    garbage = {
+        "metadata": {name: base64.b64encode(value).decode() for name, value in metadata.items()},
+        "data": base64.b64encode(text).decode(),
+        "externalPayloads": [{"sizeBytes": "5"}],
+    }
+    refused = await http.post("/download", json=payloads(plain(b"1"), garbage))
+    assert (refused.status_code, refused.json()["error"]) == (400, "validation_error")
+    assert refused.json()["details"] == {"field": "payloads[1]"}
+    [sealed] = (await http.post("/encode", json=payloads(plain(b"1")))).json()["payloads"]
+    page = await http.post("/decode", json=payloads(garbage, sealed))
+    assert page.json()["payloads"] == [garbage, plain(b"1")]
 
 
 async def test_the_codec_server_is_a_process_of_its_own_and_needs_keys(at, tmp_path):

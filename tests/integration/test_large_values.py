@@ -480,7 +480,7 @@ async def test_a_workflow_that_cannot_be_given_a_lost_result_fails_and_is_not_tr
         async def put(self, digest: str, data: bytes) -> None:
             pass
 
-        async def get(self, digest: str) -> bytes | None:
+        async def get(self, digest: str, size: int) -> bytes | None:
             return None
 
     async with FakeServer(answering(result)) as server:

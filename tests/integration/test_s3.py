@@ -113,15 +113,15 @@ async def test_an_object_that_is_there_whole_is_left_alone_until_it_is_old(endpo
     async with s3(endpoint) as client:
         await client.put_object(Bucket=bucket, Key=blobs._key(DIGEST), Body=DATA[:3])
     await blobs.put(DIGEST, DATA)
-    assert await blobs.get(DIGEST) == DATA
+    assert await blobs.get(DIGEST, len(DATA)) == DATA
     async with s3(endpoint) as client:
         # Other bytes of the same length stay: nothing was written again.
         await client.put_object(Bucket=bucket, Key=blobs._key(DIGEST), Body=DATA[::-1])
     await asyncio.gather(*(blobs.put(DIGEST, DATA) for _ in range(5)))
-    assert await blobs.get(DIGEST) == DATA[::-1]
+    assert await blobs.get(DIGEST, len(DATA)) == DATA[::-1]
     monkeypatch.setattr(_s3, "FRESH", timedelta(0))
     await blobs.put(DIGEST, DATA)
-    assert await blobs.get(DIGEST) == DATA
+    assert await blobs.get(DIGEST, len(DATA)) == DATA
 
 
 async def test_a_changed_object_is_refused(endpoint, bucket):
@@ -135,19 +135,31 @@ async def test_a_changed_object_is_refused(endpoint, bucket):
         await converter.decode(payloads, [str])
 
 
+async def test_an_object_of_another_size_is_not_read(endpoint, bucket, monkeypatch):
+    blobs = Bucket(bucket, endpoint=endpoint)
+    await blobs.put(DIGEST, DATA)
+
+    async def never(*_: object) -> bytes:
+        raise AssertionError
+
+    monkeypatch.setattr("aiobotocore.response.StreamingBody.read", never)
+    for size in (0, len(DATA) - 1, len(DATA) + 1, 10**14):
+        assert await blobs.get(DIGEST, size) == b""
+
+
 async def test_a_bucket_that_cannot_be_used_is_an_error_that_names_it_and_no_lost_value(endpoint):
     for doing, blobs in (
         ("NoSuchBucket", Bucket("no-such-bucket", endpoint=endpoint)),
         ("EndpointConnectionError", Bucket("b", endpoint="http://127.0.0.1:9")),
     ):
-        for asked in (blobs.put(DIGEST, DATA), blobs.get(DIGEST)):
+        for asked in (blobs.put(DIGEST, DATA), blobs.get(DIGEST, len(DATA))):
             with pytest.raises(StorageError, match=doing) as failed:
                 await asked
             assert blobs.where in str(failed.value)
 
 
 async def test_an_object_that_is_not_there_is_none(endpoint, bucket):
-    assert await Bucket(bucket, endpoint=endpoint).get(DIGEST) is None
+    assert await Bucket(bucket, endpoint=endpoint).get(DIGEST, len(DATA)) is None
 
 
 def test_without_its_package_a_bucket_says_what_to_install(monkeypatch):

@@ -13,19 +13,22 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
-from temporalio.client import Client, WorkflowHandle
+from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
+from temporalio.service import RPCError
 from temporalio.worker import Worker
 
 from activities import traffic
 from commands.prose import call_prose
 from openwop_mcp import jsontext
+from openwop_mcp.effects.identity import by_key
+from openwop_mcp.effects.shared import effect_workflow_id
 from openwop_mcp.runs.records import MadeCall, made_calls
 from tests.support.author_flows import Author, Call, Calls, Told
 from tests.support.fake_server import FakeServer, Reply, Request, modern, result_reply
 from tests.support.graphs import node, workflow
 from tests.support.pack import Pack, chain, error_of, log_of, pack_worker, settings_for, types
 from tests.support.patience import PATIENCE
-from workflows.client import read_run
+from workflows.client import cancel_run, read_run
 
 DONE = b'{"content":[]}'
 ONE_ATTEMPT = {"attempts": 1, "max_wait": 5, "total": 5}
@@ -215,6 +218,50 @@ async def test_a_call_that_is_cancelled_while_it_waits_for_room_leaves_its_place
             log, _ = await pack.end(run)
             assert log[-1].type == "run.completed"
         assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize(("cancels_effect", "sent"), [(False, 2), (True, 1)])
+async def test_an_effect_with_a_key_that_waits_for_room_is_sent_unless_it_is_cancelled_itself(
+    client: Client, cancels_effect: bool, sent: int
+) -> None:
+    tenant = f"tenant-{uuid.uuid4().hex}"
+    keyed = workflow(
+        [
+            node(
+                "a",
+                config={"serverId": "fake", "name": "write"},
+                inputs={"idempotencyKey": {"type": "static", "value": "order-7"}},
+            )
+        ]
+    )
+    effect = client.get_workflow_handle(effect_workflow_id(by_key(tenant, "fake", "write", "order-7", None).effect_id))
+    busy = Busy()
+    async with busy.server() as server, at(client, server.url, server=limited(in_flight=1)) as pack:
+        first = await pack.start(call())
+        await until(lambda: _is(busy.at_once == 1))
+        second = await pack.start(keyed, tenant=tenant)
+        await until(lambda: _started(effect))
+        await until_postponed(client, effect)
+        await cancel_run(client, second.id, "enough")
+        log, _ = await pack.end(second)
+        assert log[-1].type == "run.cancelled"
+        if cancels_effect:
+            await cancel_run(client, effect.id, "enough")
+            with pytest.raises(WorkflowFailureError):
+                await effect.result()
+        busy.let_go.set()
+        await pack.end(first)
+        if not cancels_effect:
+            await effect.result()
+        assert len(server.requests) == sent
+
+
+async def _started(handle: WorkflowHandle[Any, Any]) -> bool:
+    try:
+        await handle.describe()
+    except RPCError:
+        return False
+    return True
 
 
 # --- pace ---

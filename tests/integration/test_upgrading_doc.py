@@ -57,7 +57,7 @@ def script(text: str) -> str:
 
 @pytest.mark.timeout(300)
 async def test_every_command_does_what_is_said_of_it(tmp_path: Path) -> None:
-    where, before, without, first, upgrade, drained, back, leave = map(script, blocks(DOC, "sh"))
+    where, before, without, taken_out, first, upgrade, drained, back, leave = map(script, blocks(DOC, "sh"))
     [versioned] = blocks(DOC, "toml")
     (tmp_path / "worker.py").symlink_to(ROOT / "worker.py")
     (tmp_path / "flows").mkdir()
@@ -80,6 +80,7 @@ async def test_every_command_does_what_is_said_of_it(tmp_path: Path) -> None:
             f"RUN=$({starts})",
             before,
             without,
+            taken_out,
             f"OPEN=$({starts}); cp versioned.toml openwop-mcp.toml",
             first,
             # Whatever was open is the new version's, once there is something to do.

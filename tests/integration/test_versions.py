@@ -32,6 +32,7 @@ from openwop_mcp.config import SettingsError
 from openwop_mcp.effects.identity import by_key
 from openwop_mcp.effects.shared import effect_workflow_id
 from openwop_mcp.embedded import embedded_temporal, find_temporal
+from openwop_mcp.runs.interrupts import Resolution
 from tests.support.author_flows import Author, Call, Calls
 from tests.support.cli import Done, Serving, cli, serving
 from tests.support.doubts import asked_of_run, resolve
@@ -39,6 +40,7 @@ from tests.support.fake_server import FakeServer, modern
 from tests.support.graphs import edge, node, workflow
 from tests.support.pack import Pack, settings_for, toml_for
 from tests.support.patience import PATIENCE
+from workflows import client as runs
 
 DRAINS_SOON = (
     'matching.wv.VersionDrainageStatusVisibilityGracePeriod="100ms"',
@@ -223,6 +225,34 @@ async def test_a_run_is_finished_by_the_build_that_began_it_while_new_ones_go_to
                 drained = VersionDrainageStatus.VERSION_DRAINAGE_STATUS_DRAINED
                 while (await at.version("1")).drainage_info.status != drained:  # noqa: ASYNC110 - the same
                     await asyncio.sleep(POLL)
+
+
+async def test_who_looks_at_a_pinned_run_or_answers_it_in_vain_is_told_its_version(here, monkeypatch):
+    monkeypatch.setattr(runs, "PATIENCE", 1.0)
+    at = here()
+    async with at.process("1"):
+        await at.make_current("1")
+        run = await at.start(WAITS)
+        ((identity, _),) = await asked_of_run(run)
+    settings = str(at.folder / f"{at.name}-1.toml")
+    version = f"{at.name}:1"
+    prose, value = await asyncio.gather(
+        cli("runs", "show", run.id, "--config", settings), cli("runs", "show", run.id, "--config", settings, "--json")
+    )
+    assert f", pinned to worker version '{version}'\n" in prose.text
+    assert value.json["pinnedTo"] == version
+    answer = Resolution(identity, b'{"order":7}', b"{}")
+    with pytest.raises(runs.InterruptRefusedError, match=f"see that one of version '{version}', which the run is"):
+        await runs.resolve_interrupt(at.client, run.id, answer)
+
+    override = ("workflow", "update-options", "--workflow-id", run.id, "--versioning-override-behavior")
+    named = ("--versioning-override-deployment-name", at.name, "--versioning-override-build-id", "1")
+    assert (await at.temporal(*override, "pinned", *named)).status == 0
+    assert await runs.pinned_to(at.client, run.id) == version
+    assert (await at.temporal(*override, "auto_upgrade")).status == 0
+    assert await runs.pinned_to(at.client, run.id) is None
+    await run.terminate()
+    assert await runs.pinned_to(at.client, run.id) is None
 
 
 async def test_a_run_that_may_upgrade_goes_on_with_the_current_build_as_catalogs_always_do(here):

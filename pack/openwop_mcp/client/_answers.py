@@ -119,6 +119,7 @@ class AnswerReader:
         self._resumable = resumable
         self._lasting = lasting
         self._size = 0
+        self._room_found = 0
         self._noted = False
         self._last_event_id: str | None = None
         self._retry: int | None = None
@@ -154,7 +155,7 @@ class AnswerReader:
                 raise too_large(limit, "limits.response_bytes")
             parts.append(chunk)
             if self._size > LARGE:
-                await self._find_room(_length(response, limit))
+                await self._find_room(self._size, _length(response, limit))
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     async def _stream(self, response: httpx.Response) -> bytes:
@@ -173,7 +174,7 @@ class AnswerReader:
                         await _finish(chunks)
                         return answer
                 if decoder.held > LARGE and not self._lasting:
-                    await self._find_room(self._sizes.event_bytes)
+                    await self._find_room(decoder.held, self._sizes.event_bytes)
         except NETWORK_FAULTS as error:
             if not self._resumable or not self._remember(decoder):
                 raise
@@ -182,12 +183,17 @@ class AnswerReader:
             raise self._cut()
         raise ConnectionLostError("the event stream ended without an answer")
 
-    async def _find_room(self, size: int) -> None:
-        """Read no further until there is room for an answer of up to so many bytes."""
-        if self._room is None:
+    async def _find_room(self, size: int, limit: int) -> None:
+        """Read no further until there is room for what has come, and for as much again as far as the limit lets it.
+
+        A server that is slow, or that names a length and does not send it, so takes up no more than twice what it sent.
+        """
+        if self._room is None or size <= self._room_found:
             return
+        found = max(size, min(2 * size, limit))
         self._deadline.held_back()
-        await self._room.take(size)
+        await self._room.take(found - self._room_found)
+        self._room_found = found
         self._deadline.alive()
 
     def _take(self, event: bytes) -> bytes | None:

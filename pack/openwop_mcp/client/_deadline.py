@@ -35,6 +35,7 @@ class Deadline:
         "_end",
         "_fired",
         "_handle",
+        "_held_back",
         "_limit",
         "_limits",
         "_loop",
@@ -59,6 +60,7 @@ class Deadline:
         self._task: asyncio.Task[Any] | None = None
         self._before = 0
         self._fired = False
+        self._held_back = False
         self.hang_up: Callable[[], None] = _nothing
         self.elsewhere()
 
@@ -78,12 +80,23 @@ class Deadline:
             if kind is not asyncio.CancelledError:
                 return
             nowhere = f" before there was a connection to {self.server}" if self.server and not self.connected else ""
+            delivery = Delivery.UNKNOWN if self.connected else Delivery.NOT_SENT
+            if self._held_back:
+                raise TimeLimitError(
+                    f"no answer: the '{self._limit}' limit of {self._seconds:g} s ran out while it waited for room in"
+                    " the worker's memory, which other large answers had (setting limits.memory_bytes, or"
+                    f" servers.<id>.timeouts.{self._limit})",
+                    limit=self._limit,
+                    seconds=self._seconds,
+                    delivery=delivery,
+                    setting="limits.memory_bytes",
+                ) from None
             raise TimeLimitError(
                 f"no answer: the '{self._limit}' limit of {self._seconds:g} s ran out{nowhere}"
                 f" (setting servers.<id>.timeouts.{self._limit}, or the call's own timeout)",
                 limit=self._limit,
                 seconds=self._seconds,
-                delivery=Delivery.UNKNOWN if self.connected else Delivery.NOT_SENT,
+                delivery=delivery,
             ) from None
 
     def elsewhere(self) -> None:
@@ -104,11 +117,13 @@ class Deadline:
         self._run("first_byte", self._limits.first_byte)
 
     def alive(self) -> None:
-        """Something came: the idle limit starts anew."""
+        """Something came, or is read again: the idle limit starts anew."""
+        self._held_back = False
         self._run("idle", self._limits.idle)
 
     def held_back(self) -> None:
         """What comes is not read for now, which is not the server's fault: only the total limit goes on."""
+        self._held_back = True
         self._run("total", self._limits.total)
 
     def answered(self) -> None:

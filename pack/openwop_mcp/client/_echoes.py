@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Iterator
-from typing import Literal
+from collections.abc import Callable, Iterator
+from typing import Literal, TypeVar
 
 from openwop_mcp import jsontext
 from openwop_mcp.errors import EchoedCredentialError
@@ -19,6 +19,8 @@ from openwop_mcp.redaction import Redacted, Redactor, TooManyEchoesError
 __all__ = ("Echoes",)
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 LONG = 256 * 1024
 """Bytes of an answer from which on it is searched in a thread: below that it takes under a millisecond."""
@@ -49,18 +51,17 @@ class Echoes:
         Raises:
             EchoedCredentialError: Nothing of it may be.
         """
+        if self._then == "fail" and await self._beside(result, self._redactor.has_number):
+            raise self._refused(result, hashlib.sha256(result).hexdigest())
         try:
-            left = await self._searched(result)
+            left = await self._beside(result, self._redactor.json)
         except TooManyEchoesError:
             sha256 = hashlib.sha256(result).hexdigest()
             raise EchoedCredentialError("it is little else", size=len(result), sha256=sha256) from None
         if left is None:
             return None
         if self._then == "fail":
-            setting = f"servers.{self._name}.echoed_credentials"
-            raise EchoedCredentialError(
-                f'the setting {setting} is "fail"', size=len(result), sha256=left.sha256, setting=setting
-            )
+            raise self._refused(result, left.sha256)
         if list(_needed(method, result)) != list(_needed(method, left.data)):
             raise EchoedCredentialError(
                 "it stands in what has to go back to the server as it came (a requestState, a cursor, a question's key,"
@@ -86,10 +87,15 @@ class Echoes:
             return b"{}"
         return params if left is None else left.data
 
-    async def _searched(self, result: bytes) -> Redacted | None:
-        if len(result) < LONG:
-            return self._redactor.json(result)
-        return await asyncio.to_thread(self._redactor.json, result)
+    def _refused(self, result: bytes, sha256: str) -> EchoedCredentialError:
+        setting = f"servers.{self._name}.echoed_credentials"
+        return EchoedCredentialError(
+            f'the setting {setting} is "fail"', size=len(result), sha256=sha256, setting=setting
+        )
+
+    async def _beside(self, result: bytes, search: Callable[[bytes], T]) -> T:
+        """Search an answer, a long one in a thread."""
+        return search(result) if len(result) < LONG else await asyncio.to_thread(search, result)
 
 
 def _needed(method: str, result: bytes) -> Iterator[object]:

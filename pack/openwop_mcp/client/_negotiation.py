@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from openwop_mcp import jsontext
+from openwop_mcp.client._room import apart
 from openwop_mcp.client._wire import Incoming, StaleTermsError, Terms
 from openwop_mcp.config import Timeouts
 from openwop_mcp.effects.delivery import Delivery
@@ -267,7 +268,8 @@ class Negotiator:
 
     async def _seek(self, work: Coroutine[Any, Any, Terms]) -> None:
         try:
-            self._remember(await work)
+            with apart():
+                self._remember(await work)
         finally:
             self._seeking = None
 

@@ -9,7 +9,7 @@ from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import Self
 
-__all__ = ("LARGE", "Room")
+__all__ = ("LARGE", "Room", "apart")
 
 LARGE = 1024**2
 """Bytes from which on an answer is large: below it, a hundred calls at once take about as much memory as one that is as
@@ -19,59 +19,83 @@ large as it may be."""
 class Room:
     """The room. An answer has some of it for as long as whoever asked for it keeps its bytes.
 
+    Who finds none waits, the eldest first, and keeps what it has. That all wait for each other cannot be: one at a time
+    goes beyond what there is until that is made up for, so that there are never more bytes than the room has and the
+    largest of those who hold some.
+
     Args:
-        size: Bytes of answers that may be there at once. One that is larger waits until it is alone.
+        size: Bytes of answers that may be there at once.
     """
 
     def __init__(self, size: int) -> None:
-        self._size = size
         self._free = size
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._size = size
+        self._present: dict[Held, None] = {}
+        self._beyond: Held | None = None
 
     def held(self) -> Held:
         """What keeps the room that the answers to what is asked inside it need, if they do."""
         return Held(self)
 
     async def take(self, size: int) -> None:
-        """Find room for an answer that turns out to be large; who waits longest is the first.
-
-        Returns at once where whoever asked has some already, for another answer: nobody who has room waits for more,
-        and so everyone gets some in the end. So it does where nobody counts.
+        """Find room for more of an answer. Returns at once where nobody counts, or who counted has left.
 
         Args:
-            size: Bytes that it may have.
+            size: Bytes that it may have beside what was found for it before.
         """
         held = _HELD.get()
-        if held is None or held.size:
+        if held is None or held.left:
             return
-        size = max(1, min(size, self._size))
-        if self._waiting or size > self._free:
-            await self._wait(size)
-        else:
-            self._free -= size
-        held.size = size
-
-    async def _wait(self, size: int) -> None:
+        # A dict keeps the order in which they came first.
+        self._present[held] = None
         found = asyncio.get_running_loop().create_future()
-        self._waiting.append((size, found))
+        held.waiting.append((size, found))
+        self._serve()
         try:
             await found
         except asyncio.CancelledError:
-            if found.cancelled():
-                with contextlib.suppress(ValueError):
-                    self._waiting.remove((size, found))
-            # What it was given in the same moment is for others; and who stood behind it may fit in now.
-            self.give_back(0 if found.cancelled() else size)
+            # Those behind it may fit in now. What was given in the same moment goes with all that is held.
+            self._serve()
             raise
 
-    def give_back(self, size: int) -> None:
-        """Make room, and give it to who waits for it."""
-        self._free += size
-        while self._waiting and self._waiting[0][0] <= self._free:
-            taken, found = self._waiting.popleft()
-            if not found.cancelled():
-                self._free -= taken
+    def leave(self, held: Held) -> None:
+        """Take back all that somebody has. Who still waits on its behalf is not counted any more."""
+        if held not in self._present:
+            return
+        del self._present[held]
+        for _, found in held.waiting:
+            if not found.done():
                 found.set_result(None)
+        held.waiting.clear()
+        self._free += held.size
+        self._serve()
+
+    def _serve(self) -> None:
+        """Give to those who wait what they can have."""
+        if self._free >= 0:
+            self._beyond = None
+        behind = False
+        for held in self._present:
+            while held.waiting:
+                size, found = held.waiting[0]
+                if found.cancelled():
+                    held.waiting.popleft()
+                    continue
+                if (behind or size > self._free) and not self._may_go_beyond(held):
+                    behind = True
+                    break
+                held.waiting.popleft()
+                found.set_result(None)
+                held.size += size
+                self._free -= size
+                if self._free < 0:
+                    self._beyond = held
+
+    def _may_go_beyond(self, held: Held) -> bool:
+        """Whether somebody need not wait: who has some already if nobody else is beyond, and who is alone."""
+        if self._beyond is not None:
+            return self._beyond is held
+        return held.size > 0 or self._free == self._size
 
 
 class Held:
@@ -79,14 +103,22 @@ class Held:
 
     Attributes:
         size: Bytes of the room that it has.
+        waiting: What it waits for: bytes, and what tells that they are there.
+        left: Whether it is over. Work that goes on in its name has no room from then on, as none would come back.
     """
 
-    __slots__ = ("_room", "_token", "size")
+    __slots__ = ("_room", "_token", "left", "size", "waiting")
 
     def __init__(self, room: Room) -> None:
         self._room = room
         self._token: Token[Held | None] | None = None
         self.size = 0
+        self.waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self.left = False
+
+    def apart(self) -> Held:
+        """Another one, of the same room."""
+        return Held(self._room)
 
     def __enter__(self) -> Self:
         self._token = _HELD.set(self)
@@ -97,8 +129,14 @@ class Held:
     ) -> None:
         assert self._token is not None
         _HELD.reset(self._token)
-        if self.size:
-            self._room.give_back(self.size)
+        self.left = True
+        self._room.leave(self)
+
+
+def apart() -> contextlib.AbstractContextManager[object]:
+    """Enter it in a task that works for more than the one who started it: it holds what it needs by itself."""
+    held = _HELD.get()
+    return contextlib.nullcontext() if held is None else held.apart()
 
 
 _HELD: ContextVar[Held | None] = ContextVar("held", default=None)

@@ -212,6 +212,6 @@ class Limits(Table):
     memory_bytes: int = Field(
         512 * 1024**2, ge=1024**2, le=1024**4, description="a number of bytes from 1048576 to 1099511627776"
     )
-    """What large answers, of over 1 MiB, may take up in a worker. Each is counted with four times its length, and with
-    that of ``response_bytes`` where the server does not say it; those for which there is no room are read no further
-    meanwhile. It holds for answers over HTTP."""
+    """What large answers, of over 1 MiB, may take up in a worker. Each is counted with four times what came
+    of it, and with as much again while it grows; those for which there is no room are read no further meanwhile. One at
+    a time may go beyond it, so that not all wait for each other. It holds for answers over HTTP."""

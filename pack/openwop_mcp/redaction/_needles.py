@@ -1,13 +1,17 @@
 """What to search for in the place of a secret: the parts of it that give it away, as they are and in Base64.
 
-Knows the schemes of header values. How a text is searched is for others, and so are escapes.
+Knows the schemes of header values. How a text is searched is for others, and so are escapes outside of Base64.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Iterator
+from urllib.parse import quote
+
+from openwop_mcp import jsontext
 
 __all__ = ("MIN_SECRET", "needles")
 
@@ -17,11 +21,14 @@ MIN_SECRET = 8
 SCHEMES = frozenset({"apikey", "basic", "bearer", "digest", "dpop", "negotiate", "token"})
 """Authentication schemes, in lower case. Their names are no part of a credential: they stand in prose too."""
 
+_PERCENT = re.compile(rb"%[0-9A-F]{2}")
+"""An escape of URLs as Python writes it; many others write them in lower case."""
+
 
 def needles(value: str) -> list[bytes]:
     """What to look for in the place of a header value or another secret, in lower case; each is 8 bytes at least."""
     secrets = [secret.encode("utf-8", "surrogatepass") for secret in _secrets(value) if len(secret) >= MIN_SECRET]
-    return [form.lower() for form in dict.fromkeys(form for secret in secrets for form in (secret, *_base64(secret)))]
+    return [form.lower() for form in dict.fromkeys(form for secret in secrets for form in _forms(secret))]
 
 
 def _secrets(value: str) -> Iterator[str]:
@@ -46,6 +53,23 @@ def _pair(credentials: str) -> str | None:
         return pair.decode()
     except UnicodeDecodeError:
         return pair.decode("latin-1")
+
+
+def _forms(secret: bytes) -> Iterator[bytes]:
+    """A secret, and the Base64 of each way to write it in a document."""
+    yield secret
+    for written in dict.fromkeys((secret, *_escaped(secret))):
+        yield from _base64(written)
+
+
+def _escaped(secret: bytes) -> Iterator[bytes]:
+    """What JSON and URLs make of it: here, since nothing reads an escape in Base64."""
+    in_json = jsontext.encode(secret.decode("utf-8", "surrogatepass"))[1:-1]
+    yield in_json
+    yield in_json.replace(b"/", b"\\/")
+    in_url = quote(secret, safe="").encode()
+    yield in_url
+    yield _PERCENT.sub(lambda found: found[0].lower(), in_url)
 
 
 def _base64(secret: bytes) -> Iterator[bytes]:

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from openwop_mcp import jsontext
-from openwop_mcp.errors import McpError, RpcError
+from openwop_mcp.errors import HttpStatusError, McpError, RpcError
 from openwop_mcp.redaction._needles import needles
 from openwop_mcp.redaction._search import Search
-from openwop_mcp.redaction._views import Span, View, readings, unescaped
+from openwop_mcp.redaction._views import LONGEST_REFERENCE, REFERENCE_BEGUN, Span, View, readings, unescaped
 
 __all__ = ("MARK", "MAX_CLEANED", "MAX_SECRETS", "Keeper", "Redacted", "Redactor", "TooManyEchoesError")
 
@@ -43,10 +43,10 @@ _CUT = (CUT.encode(), rb"\u2026")
 
 _JSON_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"')
 
-_BEGUN = re.compile(rb"(?:%[0-9a-f]?|\\(?:u[0-9a-f]{0,3})?)\Z")
+_BEGUN = re.compile(rb"(?:%%[0-9a-f]?|\\(?:u[0-9a-f]{0,3})?|%b)\Z" % REFERENCE_BEGUN)
 """An escape that was cut off."""
 
-_LONGEST_BEGUN = 5
+_LONGEST_BEGUN = LONGEST_REFERENCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +93,7 @@ class Redactor:
         self._most = most
         self._also = also
         self._search: Search | None = None
+        self._numbers: Search | None = None
         self._begin: Mapping[bytes, list[bytes]] | None = None
         for value in values:
             self.add(value)
@@ -108,13 +109,13 @@ class Redactor:
             self._also.add(value)
         if self._most is not None and len(self._needles) > self._most:
             self.drop(next(iter(self._needles)))
-        self._search = self._begin = None
+        self._search = self._numbers = self._begin = None
 
     def drop(self, value: str) -> None:
         """Look for a secret no more."""
         if self._needles.pop(value, None) is not None and self._also is not None:
             self._also.drop(value)
-        self._search = self._begin = None
+        self._search = self._numbers = self._begin = None
 
     def clean(self, error: McpError) -> None:
         """Take the secrets out of an error's message, facts and JSON-RPC error, and of those that led to it.
@@ -161,10 +162,20 @@ class Redactor:
         left, count = _marked(data, spans)
         return Redacted(left, count, hashlib.sha256(data).hexdigest())
 
+    def has_number(self, data: bytes) -> bool:
+        """Whether a JSON text holds a secret of digits as a number, or in one, where no mark can stand."""
+        if self._numbers is None:
+            forms = itertools.chain.from_iterable(self._needles.values())
+            self._numbers = Search(form for form in forms if form.isdigit())
+        places = list(itertools.islice(self._numbers.spans(data), MAX_ECHOES))
+        return len(_inside_strings(data, places)) < len(places)
+
     def _clean(self, error: McpError) -> None:
         error.message = self.text(error.message)
         error.args = (error.message,)
         error.facts = {key: self._value(value) for key, value in error.facts.items()}
+        if isinstance(error, HttpStatusError):
+            error.challenges = [self.text(challenge) for challenge in error.challenges]
         if isinstance(error, RpcError):
             error.error = self._rpc(error.error) if len(error.error) <= MAX_CLEANED else _outline(error)
 
@@ -221,7 +232,8 @@ def _first_begun(data: bytes, begin: Mapping[bytes, Sequence[bytes]]) -> int | N
     ends = [len(data)]
     if (escape := _BEGUN.search(data, max(0, len(data) - _LONGEST_BEGUN))) is not None:
         ends.append(escape.start())
-    for start in range(len(data) - START + 1):
+    longest = max((len(needle) for needles in begin.values() for needle in needles), default=0)
+    for start in range(max(0, ends[-1] - longest), len(data) - START + 1):
         for needle in begin.get(data[start : start + START], ()):
             if any(needle.startswith(data[start:end]) for end in ends if end - start >= START):
                 return start

@@ -9,7 +9,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
-from openwop_mcp.redaction._views import CONTROLS, Span
+from openwop_mcp.redaction._views import CONTROLS, NAMED, Span
 
 __all__ = ("Search",)
 
@@ -22,8 +22,11 @@ MAX_STRIDE = 29
 ASCII = 0x80
 """Bytes below it are characters of their own."""
 
-_ALWAYS = frozenset(b"\\%u0123456789abcdef")
+_ALWAYS = frozenset(b"\\%&u0123456789abcdef")
 """What an escape within an escape is made of: it may be escaped itself."""
+
+_LINE = rb"[a-z0-9+/\\_\r-]{40}"
+"""The end of a line of Base64 that may go on in the next: shorter ones are not made, and longer words are rare."""
 
 
 class Search:
@@ -77,7 +80,8 @@ def _hiding(characters: frozenset[int]) -> Sequence[re.Pattern[bytes]]:
     One within another, as in ``\\u0041``, holds one.
     """
     shown = characters | _ALWAYS
-    codes = sorted({b"%02x" % octet for byte in shown if byte < ASCII for octet in {byte, *bytes([byte]).upper()}})
+    octets = sorted({octet for byte in shown if byte < ASCII for octet in {byte, *bytes([byte]).upper()}})
+    codes = [b"%02x" % octet for octet in octets]
     by_first: dict[bytes, bytes] = {}
     for code in codes:
         by_first[code[:1]] = by_first.get(code[:1], b"") + code[1:]
@@ -89,5 +93,15 @@ def _hiding(characters: frozenset[int]) -> Sequence[re.Pattern[bytes]]:
     beyond = any(byte >= ASCII for byte in characters)
     unicode = b"u" if beyond else b"u00(?:%b)" % hexadecimal
     percent = hexadecimal + (b"|[89a-f]" if beyond else b"")
-    # Two of them, since a search for what begins with one character skips to it.
-    return re.compile(rb"\\(?:%b%b)" % (unicode, by_letter)), re.compile(b"%%(?:%b)" % percent)
+    decimal = b"|".join(b"%d" % octet for octet in octets)
+    names = b"".join(b"|%b" % name for name, character in NAMED.items() if character[0] in characters)
+    references = b"#(?:x0{0,4}(?:%b)|0{0,5}(?:%b))%b" % (hexadecimal, decimal, names)
+    if beyond:
+        references += b"|#[0-9a-fx]{2,8}"
+    # One for each character that they begin with, since a search for such skips to it.
+    return (
+        re.compile(rb"\\(?:%b%b|n(?<=%b\\n))" % (unicode, by_letter, _LINE)),
+        re.compile(b"%%(?:%b)" % percent),
+        re.compile(b"&(?:%b);" % references),
+        re.compile(rb"\n(?<=%b\n)" % _LINE),
+    )

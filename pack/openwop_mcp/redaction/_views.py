@@ -1,4 +1,4 @@
-"""A text with its escapes read, those of JSON and of URLs, and where in the text itself a place of that reading is.
+"""A text with its escapes read, of JSON, URLs, HTML and folded lines, and where in the text itself a place of it is.
 
 Knows no secrets. All work is linear in the text.
 """
@@ -6,15 +6,22 @@ Knows no secrets. All work is linear in the text.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-__all__ = ("CONTROLS", "Span", "View", "readings", "unescaped")
-
-LAYERS = 2
-"""Escapes within escapes that are read: JSON in a string of JSON, a URL in a parameter of a URL."""
+__all__ = ("CONTROLS", "LONGEST_REFERENCE", "NAMED", "REFERENCE_BEGUN", "Span", "View", "readings", "unescaped")
 
 CONTROLS = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t"}
 """What JSON's short escapes stand for that do not stand for themselves."""
+
+NAMED = {b"amp": b"&", b"apos": b"'", b"gt": b">", b"lt": b"<", b"quot": b'"'}
+"""The characters that have a name in HTML and are written by it: those that mean something there."""
+
+REFERENCE_BEGUN = rb"&(?:#(?:x[0-9a-f]{0,6}|[0-9]{0,7})?|[a-z]{0,4})?"
+"""What may be the beginning of a reference to a character in HTML."""
+
+LONGEST_REFERENCE = 9
+"""Bytes of such a beginning at most."""
 
 PIECE = 64 * 1024
 """Bytes of a text that are read at once."""
@@ -35,16 +42,39 @@ def _percent_character(found: re.Match[bytes]) -> bytes:
     return _OCTETS[found[1]]
 
 
+def _html_character(found: re.Match[bytes]) -> bytes:
+    hexadecimal, decimal, name = found.groups()
+    if name is not None:
+        return NAMED[name]
+    code = int(decimal) if hexadecimal is None else int(hexadecimal, 16)
+    return chr(code).encode("utf-8", "surrogatepass").lower() if code <= sys.maxunicode else found[0]
+
+
+def _nothing(_: re.Match[bytes]) -> bytes:
+    return b""
+
+
 _Escape = tuple[re.Pattern[bytes], Callable[[re.Match[bytes]], bytes]]
 
 _JSON: _Escape = re.compile(rb'\\(?:u([0-9a-f]{4})|(["\\/bfnrt]))'), _json_character
 _PERCENT: _Escape = re.compile(rb"%([0-9a-f]{2})"), _percent_character
+_HTML: _Escape = (
+    re.compile(rb"&(?:#(?:x([0-9a-f]{1,6})|([0-9]{1,7}))|(%b));" % b"|".join(NAMED)),
+    _html_character,
+)
+# Byte by byte, so that none is parted where a text is read in pieces.
+_FOLD: _Escape = re.compile(rb"[\r\n]"), _nothing
 
+_LAYERS: Sequence[Sequence[_Escape]] = ((_JSON, _PERCENT), (_JSON, _PERCENT), (_JSON,))
+"""Escapes within escapes that are read: JSON in a string of JSON, a URL in a parameter of a URL; JSON once more."""
 
-_BEGUN = re.compile(rb"(?:%[0-9a-f]?|\\u[0-9a-f]{0,3})\Z")
+_INNERMOST: Sequence[_Escape] = (_HTML, _FOLD)
+"""What is read in any but the last of these layers, and nothing within it: pages of errors, Base64 in lines."""
+
+_BEGUN = re.compile(rb"(?:%%[0-9a-f]?|\\u[0-9a-f]{0,3}|%b)\Z" % REFERENCE_BEGUN)
 """What may be the beginning of an escape, but for a backslash alone."""
 
-_LONGEST_BEGUN = 5
+_LONGEST_BEGUN = LONGEST_REFERENCE
 
 
 class View:
@@ -128,11 +158,16 @@ def readings(root: View, promising: Callable[[bytes], object]) -> Iterator[View]
     seen = {root.data}
     layer = [root]
     yield root
-    for _ in range(LAYERS):
-        read = [view.read(escape) for view in layer if promising(view.data) for escape in (_JSON, _PERCENT)]
+    for escapes in _LAYERS:
+        worth_reading = [view for view in layer if promising(view.data)]
+        yield from _read(worth_reading, _INNERMOST)
         layer = []
-        for view in read:
-            if view is not None and view.data not in seen:
+        for view in _read(worth_reading, escapes):
+            if view.data not in seen:
                 seen.add(view.data)
                 layer.append(view)
         yield from layer
+
+
+def _read(views: Iterable[View], escapes: Iterable[_Escape]) -> Iterator[View]:
+    return (read for view in views for escape in escapes if (read := view.read(escape)) is not None)

@@ -7,7 +7,7 @@ A client, worker or ``Replayer`` of an author's that is to read what the pack re
 It is built on the external storage of Temporal's SDK, which the SDK calls experimental.
 """
 
-from ._blobs import Blobs, BlobStorage, LostValueError, StorageError
+from ._blobs import Blobs, BlobStorage, LostValueError, MalformedReferenceError, StorageError
 from ._converter import check_storage, data_converter, kept_outside, with_storage
 from ._folder import Folder
 from ._histories import add_values, open_events, open_payload, resolve, resolved, size_of, values_of
@@ -19,6 +19,7 @@ __all__ = (
     "Bucket",
     "Folder",
     "LostValueError",
+    "MalformedReferenceError",
     "StorageError",
     "add_values",
     "check_storage",

@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from temporalio.api.common.v1 import Payload
 from temporalio.converter import (
@@ -22,7 +23,18 @@ from temporalio.converter import (
 )
 from temporalio.exceptions import ApplicationError
 
-__all__ = ("DRIVER", "BlobStorage", "Blobs", "LostValueError", "StorageError", "claim_of", "payload_of")
+__all__ = (
+    "DRIVER",
+    "BlobStorage",
+    "Blobs",
+    "Claim",
+    "LostValueError",
+    "MalformedReferenceError",
+    "StorageError",
+    "claim_of",
+    "payload_of",
+    "read_claim",
+)
 
 DRIVER = "openwop-mcp"
 """Name of the driver in every reference, so that it is persisted: it is never changed."""
@@ -30,6 +42,12 @@ DRIVER = "openwop-mcp"
 
 PROBE = b"{}"
 """What is kept to see whether anything can be."""
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+"""A SHA-256 as it is written here. It becomes part of a path or key, so that nothing else may ever stand there."""
+
+_SIZE = re.compile(r"[0-9]{1,15}")
+"""A number of bytes: no value has a petabyte."""
 
 
 class StorageError(Exception):
@@ -54,6 +72,32 @@ class LostValueError(ApplicationError):
         )
 
 
+class MalformedReferenceError(LostValueError):
+    """What looks like a reference to a value says none that could ever have been kept. It is not repeated."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "is none that was ever kept: what refers to it was not written by this pack, or was changed",
+            digest="unknown",
+            size="0",
+            where="nowhere",
+        )
+
+
+class Claim(NamedTuple):
+    """What a reference says of its value, once it has been looked at.
+
+    Attributes:
+        digest: SHA-256 of the data, in lower-case hexadecimal.
+        size: Bytes of the data.
+        metadata: Of the payload.
+    """
+
+    digest: str
+    size: int
+    metadata: Mapping[str, bytes]
+
+
 class Blobs(Protocol):
     """A place that keeps bytes by their SHA-256, in lower-case hexadecimal."""
 
@@ -70,8 +114,11 @@ class Blobs(Protocol):
         """
         ...
 
-    async def get(self, digest: str) -> bytes | None:
+    async def get(self, digest: str, size: int) -> bytes | None:
         """The bytes of that name, None if there are none. Whether they have that digest is for the caller to judge.
+
+        What does not have that size is not what was kept, and is not read: ``b""`` stands for it, so that nobody's
+        memory is filled by what would be refused.
 
         Raises:
             StorageError: They cannot be had now.
@@ -125,7 +172,7 @@ class BlobStorage(StorageDriver):
         """See base class.
 
         Raises:
-            LostValueError: A value is gone, or has changed.
+            LostValueError: A value is gone, or has changed, or there can be none that is as its reference says.
             StorageError: A value cannot be had now.
         """
         return list(await asyncio.gather(*(self._retrieve(claim.claim_data) for claim in claims)))
@@ -137,8 +184,9 @@ class BlobStorage(StorageDriver):
         return StorageDriverClaim(claim_of(digest, len(data), payload.metadata))
 
     async def _retrieve(self, claim: Mapping[str, str]) -> Payload:
-        digest, size, where = claim["sha256"], claim["size"], self._blobs.where
-        data = await self._blobs.get(digest)
+        (digest, length, metadata), where = read_claim(claim), self._blobs.where
+        size = str(length)
+        data = await self._blobs.get(digest, length)
         if data is None:
             raise LostValueError(
                 f"is not in {where}: it was removed, or was written by a worker with another [storage] than this"
@@ -147,9 +195,9 @@ class BlobStorage(StorageDriver):
                 size=size,
                 where=where,
             )
-        if await asyncio.to_thread(_digest, data) != digest:
+        if len(data) != length or await asyncio.to_thread(_digest, data) != digest:
             raise LostValueError(f"was changed in {where}", digest=digest, size=size, where=where)
-        return payload_of(claim, data)
+        return payload_of(metadata, data)
 
 
 def _digest(data: bytes) -> str:
@@ -163,7 +211,23 @@ def claim_of(digest: str, size: int, metadata: Mapping[str, bytes]) -> dict[str,
     return {"sha256": digest, "size": str(size), "metadata": json.dumps(told)}
 
 
-def payload_of(claim: Mapping[str, str], data: bytes) -> Payload:
+def read_claim(claim: Mapping[str, str]) -> Claim:
+    """What :func:`claim_of` wrote. History may be anybody's, so that nothing of it is believed before it is looked at.
+
+    Raises:
+        MalformedReferenceError: It was not written by that.
+    """
+    digest, size = claim.get("sha256", ""), claim.get("size", "")
+    if not _DIGEST.fullmatch(digest) or not _SIZE.fullmatch(size):
+        raise MalformedReferenceError
+    try:
+        told = json.loads(claim.get("metadata", ""))
+        metadata = {key: value.encode("latin-1") for key, value in told.items()}
+    except (ValueError, AttributeError, RecursionError):
+        raise MalformedReferenceError from None
+    return Claim(digest, int(size), metadata)
+
+
+def payload_of(metadata: Mapping[str, bytes], data: bytes) -> Payload:
     """The payload again."""
-    told: dict[str, str] = json.loads(claim["metadata"])
-    return Payload(metadata={key: value.encode("latin-1") for key, value in told.items()}, data=data)
+    return Payload(metadata=metadata, data=data)

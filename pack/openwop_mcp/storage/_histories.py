@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
 
+from google.protobuf.json_format import ParseError
 from google.protobuf.message import Message
 from temporalio.api.common.v1 import Payload
 from temporalio.api.enums.v1 import EventType
@@ -23,13 +24,20 @@ from temporalio.converter import StorageDriverRetrieveContext as Retrieval
 from openwop_mcp import failures
 from openwop_mcp.encryption import ENCODING, Encryption, shown
 
-from ._blobs import DRIVER, LostValueError, StorageError, payload_of
+from ._blobs import DRIVER, LostValueError, MalformedReferenceError, StorageError, payload_of, read_claim
 
 __all__ = ("add_values", "open_events", "open_payload", "resolve", "resolved", "size_of", "values_of")
 
 M = TypeVar("M", bound=Message)
 
 REFERENCE = ExternalStorageReference.DESCRIPTOR.full_name.encode()
+
+_AS_REFERENCE = b"json/protobuf"
+"""Encoding of a reference. Under another one the SDK takes it for a value, or for a reference of its first releases,
+which the pack never wrote."""
+
+_FORMER = b"json/external-storage-reference"
+"""Encoding of those. Nothing of the pack's lies behind one, and its size cannot be told."""
 
 AT_ONCE = 8
 """Values that are read at once; each may be as large as the ceiling, and all end up in memory."""
@@ -101,7 +109,7 @@ async def open_events(events: Iterable[HistoryEvent], converter: DataConverter) 
 
 
 async def open_payload(payload: Payload, converter: DataConverter, *, most: int) -> Payload:
-    """A payload that is opened, and that of a reference brought back unless it is too large.
+    """A payload that is opened, and that of a reference brought back unless it is too large or another driver's.
 
     Args:
         payload: As it stands in Temporal.
@@ -111,18 +119,29 @@ async def open_payload(payload: Payload, converter: DataConverter, *, most: int)
     Raises:
         EncryptionError: A key is missing.
         LostValueError: The value is gone, or has changed.
+        MalformedReferenceError: There can be no such value.
         StorageError: It cannot be had now.
     """
-    if size_of(payload) > most or (converter.external_storage is None and size_of(payload)):
+    if payload.metadata.get("encoding") == _FORMER:
         return payload
+    if _refers(payload):
+        reference = _read(payload)
+        if reference.driver_name != DRIVER or converter.external_storage is None:
+            return payload
+        if read_claim(reference.claim_data).size > most:
+            return payload
     [value] = await converter.decode([payload], [RawValue])
     opened: Payload = value.payload
     return opened
 
 
 def size_of(payload: Payload) -> int:
-    """Bytes of the value that a payload refers to; 0 where it refers to none."""
-    return int(_read(payload).claim_data.get("size", 0)) if _refers(payload) else 0
+    """Bytes of the value that a payload refers to; 0 where it refers to none.
+
+    Raises:
+        MalformedReferenceError: There can be no such value.
+    """
+    return read_claim(_read(payload).claim_data).size if _refers(payload) else 0
 
 
 async def resolved(event: HistoryEvent, converter: DataConverter) -> HistoryEvent:
@@ -160,10 +179,10 @@ async def values_of(events: Iterable[HistoryEvent], converter: DataConverter) ->
             raise StorageError(
                 f"{_named(reference)} is kept by the driver '{reference.driver_name}', which this process does not have"
             )
-        claim = dict(reference.claim_data)
-        if claim["sha256"] not in values:
-            [value] = await driver.retrieve(Retrieval(), [StorageDriverClaim(claim)])
-            values[claim["sha256"]] = value.data
+        digest = read_claim(reference.claim_data).digest
+        if digest not in values:
+            [value] = await driver.retrieve(Retrieval(), [StorageDriverClaim(dict(reference.claim_data))])
+            values[digest] = value.data
     return values
 
 
@@ -175,15 +194,15 @@ def add_values(events: Iterable[HistoryEvent], values: Mapping[str, bytes]) -> N
     """
     for payload in _references(events):
         reference = _read(payload)
-        digest = reference.claim_data["sha256"]
+        digest, size, metadata = read_claim(reference.claim_data)
         if reference.driver_name != DRIVER or digest not in values:
             raise LostValueError(
                 "is not among the values beside the history: export it with 'worker.py runs export'",
                 digest=digest,
-                size=reference.claim_data["size"],
+                size=str(size),
                 where="values",
             )
-        payload.CopyFrom(payload_of(reference.claim_data, values[digest]))
+        payload.CopyFrom(payload_of(metadata, values[digest]))
 
 
 def _references(events: Iterable[HistoryEvent]) -> Iterator[Payload]:
@@ -194,7 +213,8 @@ def _references(events: Iterable[HistoryEvent]) -> Iterator[Payload]:
 
 
 def _refers(payload: Payload) -> bool:
-    return payload.metadata.get("messageType") == REFERENCE
+    told = payload.metadata
+    return told.get("messageType") == REFERENCE and told.get("encoding") == _AS_REFERENCE
 
 
 def _messages(message: Message, kind: type[M]) -> Iterator[M]:
@@ -213,7 +233,10 @@ def _messages(message: Message, kind: type[M]) -> Iterator[M]:
 
 
 def _read(payload: Payload) -> ExternalStorageReference:
-    read = JSONProtoPayloadConverter().from_payload(payload, ExternalStorageReference)
+    try:
+        read = JSONProtoPayloadConverter().from_payload(payload, ExternalStorageReference)
+    except (ParseError, RuntimeError, UnicodeDecodeError, RecursionError):
+        raise MalformedReferenceError from None
     assert isinstance(read, ExternalStorageReference)
     return read
 

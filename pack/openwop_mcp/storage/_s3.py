@@ -65,13 +65,15 @@ class Bucket:
             checksum = base64.b64encode(bytes.fromhex(digest)).decode()
             await s3.put_object(Bucket=self._name, Key=key, Body=data, ChecksumSHA256=checksum)
 
-    async def get(self, digest: str) -> bytes | None:
+    async def get(self, digest: str, size: int) -> bytes | None:
         """See :class:`Blobs`."""
         async with self._client("read") as s3:
             there = await _found(s3.get_object(Bucket=self._name, Key=self._key(digest)))
             if there is None:
                 return None
             async with there["Body"] as body:
+                if there["ContentLength"] != size:
+                    return b""
                 data: bytes = await body.read()
                 return data
 

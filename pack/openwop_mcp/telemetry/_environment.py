@@ -29,6 +29,14 @@ DEFAULT_ENDPOINT = "http://localhost:4318"
 EVERY = 60_000
 """Milliseconds between two times that metrics are sent (OpenTelemetry, periodic exporting metric reader)."""
 
+MOST = 2**31 - 1
+"""What a number may be. Above it (24 days in milliseconds) the SDK's threads and queues fail in the midst of things."""
+
+BATCH, QUEUE = "OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "OTEL_BSP_MAX_QUEUE_SIZE"
+
+SIZES = {BATCH: 512, QUEUE: 2048}
+"""Spans that are sent at once, and that wait, unless something else is said (OpenTelemetry, batch span processor)."""
+
 PROTOCOL = "http/protobuf"
 """The one that is sent: the other, gRPC, takes 20 MB of library, and collectors have both."""
 
@@ -60,6 +68,7 @@ class Plan:
         metrics_url: Where the collector takes metrics.
         metrics_headers: What it is shown with them.
         metrics_every: Seconds between two times.
+        files: Those that what sends to a collector reads, as pairs of a variable and the path that it names.
     """
 
     traces: frozenset[Target] = frozenset()
@@ -68,6 +77,7 @@ class Plan:
     metrics_url: str = ""
     metrics_headers: Mapping[str, str] | None = None
     metrics_every: float = EVERY / 1000
+    files: tuple[tuple[str, str], ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.traces or self.metrics)
@@ -101,6 +111,7 @@ def read(environ: Mapping[str, str]) -> Plan:
         metrics_url=_url(environ, "METRICS"),
         metrics_headers=_headers(_of(environ, "METRICS", "HEADERS")[1]),
         metrics_every=metrics_interval(environ),
+        files=tuple(file for signal in sent for file in (_of(environ, signal, what) for what in FILES) if file[1]),
     )
 
 
@@ -150,6 +161,24 @@ def _check_rest(environ: Mapping[str, str], faults: list[str]) -> None:
         value = environ.get(name, "").strip()
         if value and not is_right(value):
             faults.append(f"{name}: {write}")
+    for name, values in EXACT:
+        if name in environ and environ[name] not in values:
+            faults.append(f"{name}: write one of {', '.join(values)}, or unset it")
+    _check_sizes(environ, faults)
+
+
+def _check_sizes(environ: Mapping[str, str], faults: list[str]) -> None:
+    """A batch that is larger than what may wait: the fault of the variable that is set, the batch's if both are."""
+    given = {name: environ.get(name, "").strip() for name in SIZES}
+    if not any(given.values()) or not all(_is_whole(value) for value in given.values() if value):
+        return
+    batch, queue = (int(given[name] or SIZES[name]) for name in (BATCH, QUEUE))
+    if batch <= queue:
+        return
+    if given[BATCH]:
+        faults.append(f"{BATCH}: write at most what {QUEUE} is, {SIZES[QUEUE]} by default")
+    else:
+        faults.append(f"{QUEUE}: write at least what {BATCH} is, {SIZES[BATCH]} by default")
 
 
 def _url(environ: Mapping[str, str], signal: Signal) -> str:
@@ -179,13 +208,22 @@ def _is_pairs(value: str) -> bool:
 
 def _is_number(value: str) -> bool:
     try:
-        return 0 < float(value) < float("inf")
+        return 0 < float(value) <= MOST
     except ValueError:
         return False
 
 
 def _is_whole(value: str) -> bool:
-    return value.isdecimal() and value.isascii() and int(value[:20]) > 0
+    return _is_count(value) and int(value) > 0
+
+
+def _is_count(value: str) -> bool:
+    # So many digits at most, as Python refuses to read some thousands of them.
+    return value.isdecimal() and value.isascii() and len(value) <= len(str(MOST)) and int(value) <= MOST
+
+
+def _is_switch(value: str) -> bool:
+    return value.lower() in {"true", "false"}
 
 
 def _is_ratio(value: str) -> bool:
@@ -212,6 +250,18 @@ OTLP: Iterable[Check] = (
 )
 """Variables of what sends to a collector, by the end of their names: how each is right, and what to write."""
 
+FILES = ("CERTIFICATE", "CLIENT_KEY", "CLIENT_CERTIFICATE")
+"""Those of them that name a file."""
+
+EXACT: Iterable[tuple[str, tuple[str, ...]]] = (
+    ("OTEL_METRICS_EXEMPLAR_FILTER", ("trace_based", "always_on", "always_off")),
+    (
+        "OTEL_EXPORTER_OTLP_METRICS_DEFAULT_HISTOGRAM_AGGREGATION",
+        ("explicit_bucket_histogram", "base2_exponential_bucket_histogram"),
+    ),
+)
+"""Variables that the SDK reads letter by letter, so that one that is empty is wrong as well, and what they may be."""
+
 REST: Iterable[Check] = (
     (
         "OTEL_TRACES_SAMPLER",
@@ -220,14 +270,36 @@ REST: Iterable[Check] = (
     ),
     ("OTEL_TRACES_SAMPLER_ARG", _is_ratio, "write a number from 0 to 1"),
     ("OTEL_RESOURCE_ATTRIBUTES", _is_pairs, _PAIRS),
+    (
+        "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE",
+        lambda value: value.lower() in {"cumulative", "delta", "lowmemory"},
+        "write cumulative, delta or lowmemory",
+    ),
     *(
-        (name, _is_whole, "write a whole number over 0")
+        (name, _is_switch, "write true or false")
+        for name in ("OTEL_SDK_DISABLED", "OTEL_PYTHON_SDK_INTERNAL_METRICS_ENABLED")
+    ),
+    *(
+        (name, _is_count, f"write a whole number from 0 to {MOST}")
+        for name in (
+            "OTEL_ATTRIBUTE_COUNT_LIMIT",
+            "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT",
+            "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT",
+            "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT",
+            "OTEL_SPAN_EVENT_COUNT_LIMIT",
+            "OTEL_SPAN_LINK_COUNT_LIMIT",
+            "OTEL_EVENT_ATTRIBUTE_COUNT_LIMIT",
+            "OTEL_LINK_ATTRIBUTE_COUNT_LIMIT",
+        )
+    ),
+    *(
+        (name, _is_whole, f"write a whole number from 1 to {MOST}")
         for name in (
             "OTEL_METRIC_EXPORT_INTERVAL",
             "OTEL_METRIC_EXPORT_TIMEOUT",
             "OTEL_BSP_SCHEDULE_DELAY",
-            "OTEL_BSP_MAX_QUEUE_SIZE",
-            "OTEL_BSP_MAX_EXPORT_BATCH_SIZE",
+            QUEUE,
+            BATCH,
             "OTEL_BSP_EXPORT_TIMEOUT",
         )
     ),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import sys
 import threading
 import time
@@ -54,7 +55,7 @@ def plan_of(environ: Mapping[str, str]) -> Plan:
     """What is to be sent.
 
     Raises:
-        SettingsError: A variable has a fault, or a package is missing.
+        SettingsError: A variable has a fault, a file that one names cannot be read, or a package is missing.
     """
     plan = read(environ)
     if plan.asked_by is not None:
@@ -65,6 +66,10 @@ def plan_of(environ: Mapping[str, str]) -> Plan:
                 f"{plan.asked_by}: what sends to a collector is not installed: pip install"
                 f" 'openwop-mcp-pack[{EXTRA}]', or unset it"
             ) from None
+    # Told of a file that is not there, what sends would drop everything, and say that no collector listens.
+    lost = dict.fromkeys(name for name, path in plan.files if not os.access(path, os.R_OK))
+    if lost:
+        raise SettingsError("\n".join(f"{name}: write the path of a file that can be read" for name in lost))
     return plan
 
 

@@ -74,6 +74,15 @@ async def test_an_answer_of_any_method_fails_where_that_is_wanted_and_nothing_re
     assert SECRET not in f"{error!r} {error.facts}"
 
 
+async def test_a_number_that_is_the_credential_fails_where_that_is_wanted() -> None:
+    result = _complete(b"12345678901234")
+    for padding in (b"", b" " * 300_000):
+        headers = [("Authorization", "Bearer 12345678901234")]
+        async with connected(modern({"tools/call": result + padding}), **{**FAIL, "headers": headers}) as (client, _):
+            with pytest.raises(EchoedCredentialError, match=r"servers\.weather\.echoed_credentials"):
+                await client.call_tool("t", ARGUMENTS)
+
+
 async def test_an_answer_without_it_is_exact_and_says_nothing() -> None:
     result = _complete(b'"sk-plain/123456789 is not it"')
     for options in (SHOWN, FAIL):

@@ -14,7 +14,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from openwop_mcp import jsontext
-from openwop_mcp.errors import ConnectError, RpcError
+from openwop_mcp.effects.delivery import Delivery
+from openwop_mcp.errors import ConnectError, HttpStatusError, RpcError
 from openwop_mcp.redaction import MARK, MAX_CLEANED, MAX_SECRETS, Redactor
 
 TOKEN = base64.urlsafe_b64encode(bytes(range(256)) * 12).decode()[:4000]
@@ -40,6 +41,10 @@ def _all_percent(text: str) -> str:
     return "".join(f"%{octet:02x}" for octet in text.encode())
 
 
+def _html(text: str) -> str:
+    return "".join(one if one.isalnum() else f"&#{ord(one)};" for one in text)
+
+
 SPELLINGS: dict[str, Callable[[str], str]] = {
     "plain": str,
     "upper case": str.upper,
@@ -51,6 +56,9 @@ SPELLINGS: dict[str, Callable[[str], str]] = {
     "all percent": _all_percent,
     "percent twice": lambda text: _percent(_percent(text)),
     "percent of json": lambda text: _percent(_json(text)),
+    "json three times": lambda text: _readable_json(_readable_json(_readable_json(text))),
+    "html": _html,
+    "html in json": lambda text: _json(_html(text)),
     "json of percent": lambda text: _json(_percent(text)),
 }
 
@@ -106,6 +114,41 @@ def test_an_echo_in_base64_never_survives(
         cleaned = Redactor([secret]).text(text)
         assert MARK in cleaned
         assert own not in unquote(cleaned.replace("\\", ""))
+
+
+@pytest.mark.parametrize("width", [60, 64, 76])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("before", range(45, 60))
+def test_base64_that_is_broken_into_lines_is_read_across_them(width: int, end: str, before: int) -> None:
+    whole = base64.b64encode(b"x" * before + b"sk-live/9d8f7a6b5c4e" + b"y" * 60).decode()
+    folded = end.join(whole[at : at + width] for at in range(0, len(whole), width))
+    assert end in folded[:-20]
+    for text in (folded, _json(folded), _readable_json(folded), _json(_json(folded))):
+        cleaned = Redactor(["sk-live/9d8f7a6b5c4e"]).text(text)
+        assert cleaned.count(MARK) == 1
+        assert len(cleaned) < len(text) - 10
+
+
+@pytest.mark.parametrize("spelling", ["json", "readable json", "percent", "percent in lower case"])
+@pytest.mark.parametrize("before", range(3))
+def test_what_base64_was_made_of_may_have_been_escaped(spelling: str, before: int) -> None:
+    secret = 'sk/live+9d8f"7a6b'
+    spelled = _percent(secret).lower() if spelling == "percent in lower case" else SPELLINGS[spelling](secret)
+    blob = base64.b64encode(b"x" * before + spelled.encode() + b"y").decode()
+    assert MARK in Redactor([secret]).text(blob)
+
+
+@pytest.mark.parametrize(
+    "spelled", ["sk&#43;live&#x2F;&quot;1234", "sk&#x2b;live&#047;&#34;1234", "SK+live/&quot;1234"]
+)
+def test_a_page_of_html_is_read(spelled: str) -> None:
+    assert Redactor(['sk+live/"1234']).text(f"<p>Bearer {spelled}</p>") == f"<p>Bearer {MARK}</p>"
+    assert Redactor(['sk+live/"1234']).text(f"&#xFFFFFF; {spelled} &#9999999;") == f"&#xFFFFFF; {MARK} &#9999999;"
+
+
+@pytest.mark.parametrize("kept", ["sk&#43;li", "sk&#43;li&", "sk&#43;li&#", "sk&#43;li&#x2", "sk&#43;li&#118"])
+def test_a_page_of_html_that_is_cut_off_shows_no_part(kept: str) -> None:
+    assert Redactor(["sk+live/1234"]).text(f"<p>{kept}…") == f"<p>{MARK}…"
 
 
 @given(
@@ -231,6 +274,21 @@ def test_the_errors_that_led_to_one_are_cleaned_too() -> None:
     error.__cause__ = cause
     Redactor(["s3cr3t-token"]).clean(error)
     assert (cause.message, str(cause), cause.facts["tried"]) == (f"to {MARK}", f"to {MARK}", [f"a {MARK}", 1])
+
+
+def test_what_a_refusal_says_of_access_is_cleaned_too() -> None:
+    error = HttpStatusError(
+        "no", status=401, delivery=Delivery.NOT_PROCESSED, challenges=['Bearer error="x", got="s3cr3t-token"']
+    )
+    Redactor(["s3cr3t-token"]).clean(error)
+    assert error.challenges == [f'Bearer error="x", got="{MARK}"']
+
+
+def test_only_the_end_of_a_long_text_is_searched_for_a_beginning() -> None:
+    redactor = Redactor(["sk-1234567890"])
+    began = time.process_time()
+    assert redactor.text("b" * 5_000_000 + " sk-1234…") == "b" * 5_000_000 + f" {MARK}…"
+    assert time.process_time() - began < 0.5  # seconds: a look at each byte took three times that
 
 
 def test_of_many_credentials_those_told_last_are_looked_for() -> None:

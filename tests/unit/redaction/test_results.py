@@ -97,6 +97,20 @@ def test_what_is_no_string_is_left() -> None:
     assert _left(b'{"a":"1","b":"2"}', '","b":"') is None
 
 
+@pytest.mark.parametrize(
+    ("data", "there"),
+    [
+        (b'{"a":1234567890}', True),
+        (b'{"a":"1234567890","b":[0,-1234567890.5]}', True),
+        (b'{"a":"1234567890"}', False),
+        (b'{"a":123456789}', False),
+    ],
+)
+def test_a_secret_of_digits_is_told_of_where_it_is_a_number(data: bytes, *, there: bool) -> None:
+    assert Redactor([SECRET, "Bearer 1234567890"]).has_number(data) == there
+    assert not Redactor([SECRET]).has_number(data)
+
+
 def test_an_escape_is_never_cut_in_two() -> None:
     # As text the secret begins with the letter of the escape.
     assert _left(b'{"a":"\\nsecret-1"}', "nsecret-1") is None
@@ -112,11 +126,11 @@ def test_a_beginning_that_the_server_has_cut_off_is_left() -> None:
     assert _left('{"a":"sk-live/9d…"}'.encode()) is None
 
 
-@pytest.mark.parametrize("unit", ["\\u0073", "%2d", "\\\\", "\\/", "\\\\u002d", "x"])
+@pytest.mark.parametrize("unit", ["\\u0073", "%2d", "\\\\", "\\/", "\\\\u002d", "x", "&#x2d;"])
 @pytest.mark.parametrize("shift", range(7))
 def test_a_secret_is_found_wherever_a_long_text_is_parted(unit: str, shift: int) -> None:
     spelled = "".join(f"\\u{ord(character):04x}" for character in SECRET)
-    for beside in (spelled, SECRET.replace("/", "\\/"), quote(SECRET, safe="")):
+    for beside in (spelled, SECRET.replace("-", "&#000045;"), SECRET.replace("/", "\\/"), quote(SECRET, safe="")):
         room = PIECE - len(beside) // 2 - shift
         filler = "x" * (room % len(unit)) + unit * (room // len(unit))
         left = _left(f'{{"a":"{filler}{beside} {unit * 20}"}}'.encode())
@@ -139,7 +153,9 @@ def test_a_small_result_costs_next_to_nothing() -> None:
     assert time.process_time() - began < 0.1  # seconds for a thousand: some 7 µs each
 
 
-@pytest.mark.parametrize("unit", ["x", "eyJh", "\\u0041", "%2541", "\\\\u0041", "\\/", '","'])
+@pytest.mark.parametrize(
+    "unit", ["x", "eyJh", "\\u0041", "%2541", "\\\\u0041", "\\/", '","', "&#43;", "&", "x" * 60 + "\\n"]
+)
 def test_the_work_is_linear_in_the_result(unit: str) -> None:
     redactor = Redactor([f"Bearer {SECRET}"])
 

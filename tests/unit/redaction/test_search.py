@@ -31,7 +31,20 @@ def test_nothing_is_found_where_nothing_is_looked_for() -> None:
 
 def test_only_escapes_that_could_hide_one_are_worth_reading() -> None:
     search = Search([b"sk-12345678/z"])
-    for common in (b"\\u00e9", b"\\n", b'\\"', b"\\\\", b"%20", b"100%", b"\\u003c", b"c:\\\\z"):
+    for common in (
+        b"\\u00e9",
+        b"\\n",
+        b'\\"',
+        b"\\\\",
+        b"%20",
+        b"100%",
+        b"\\u003c",
+        b"c:\\\\z",
+        b"&amp;",
+        b"&#233;",
+        b"a line\\n",
+        b"a line\n",
+    ):
         assert not search.promising(common), common
     for hiding in (
         b"\\u0073",
@@ -44,5 +57,9 @@ def test_only_escapes_that_could_hide_one_are_worth_reading() -> None:
         b"\\\\/",
         b"%5c/",
         b"\\u0025",
+        b"&#107;",
+        b"&#x2f;",
+        b"x" * 40 + b"\\n",
+        b"x" * 40 + b"\r\n",
     ):
         assert search.promising(hiding), hiding

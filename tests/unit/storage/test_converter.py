@@ -18,12 +18,16 @@ from openwop_mcp.calls import record
 from openwop_mcp.ceilings import INLINE_BYTES, MAX_CALL_BYTES, call_ceiling
 from openwop_mcp.config import Settings
 from openwop_mcp.storage import (
+    Folder,
     LostValueError,
+    MalformedReferenceError,
     StorageError,
     add_values,
     data_converter,
     kept_outside,
+    open_payload,
     resolve,
+    size_of,
     values_of,
 )
 from openwop_mcp.storage import with_storage as with_
@@ -176,3 +180,113 @@ async def test_values_that_are_taken_along_are_put_back_without_storage(converte
         add_values(events, {})
     add_values(events, values)
     assert large_values(events) == [LARGE] * 5
+
+
+# --- references that the pack never wrote ---
+
+
+def reference_to(claim: dict[str, str], **members: object) -> Payload:
+    text = json.dumps({"driverName": "openwop-mcp", "claimData": claim, **members}).encode()
+    metadata = {"encoding": b"json/protobuf", "messageType": b"temporal.api.sdk.v1.ExternalStorageReference"}
+    payload = Payload(metadata=metadata, data=text)
+    # Without it the SDK takes a payload for one that holds its value.
+    payload.external_payloads.add().size_bytes = 5
+    return payload
+
+
+def claim_with(**changed: str | None) -> dict[str, str]:
+    claim = {"sha256": hashlib.sha256(b"12345").hexdigest(), "size": "5", "metadata": "{}", **changed}
+    return {name: value for name, value in claim.items() if value is not None}
+
+
+def event_with(payload: Payload) -> HistoryEvent:
+    event = HistoryEvent(event_id=1)
+    event.activity_task_completed_event_attributes.result.payloads.append(payload)
+    return event
+
+
+async def asked(reference: Payload, converter: DataConverter) -> list[Exception]:
+    """What each way to a value makes of a reference."""
+    told: list[Exception] = []
+    for ask in (
+        lambda: converter.decode([reference], [RawValue]),
+        lambda: open_payload(reference, converter, most=10),
+        lambda: resolve([event_with(reference)], converter),
+        lambda: values_of([event_with(reference)], converter),
+    ):
+        with pytest.raises(LostValueError) as lost:
+            await ask()
+        told.append(lost.value)
+    return told
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        {},
+        *(
+            {**claim_with(), "sha256": digest}
+            for digest in ("", "ab", "A" * 64, "0" * 63, "0" * 64 + "\n", "\u0660" * 64)
+        ),
+        *(claim_with(size=size) for size in ("x", "-5", "5.0", "", "\u0665", "9" * 5000)),
+        *(claim_with(metadata=told) for told in ("[", "[]", "1", '{"a":1}', '{"a":"\u0100"}', "[" * 100_000)),
+        *({key: value for key, value in claim_with().items() if key != name} for name in claim_with()),
+    ],
+    ids=lambda claim: json.dumps(claim)[:60],
+)
+async def test_a_claim_that_the_pack_never_wrote_is_a_lost_value_and_is_not_repeated(converter, tmp_path, claim):
+    (tmp_path / "blobs").mkdir()
+    reference = reference_to(claim)
+    for error in await asked(reference, converter):
+        assert isinstance(error, MalformedReferenceError)
+        assert str(error).endswith("was not written by this pack, or was changed")
+    with pytest.raises(MalformedReferenceError):
+        size_of(reference)
+    with pytest.raises(MalformedReferenceError):
+        add_values([event_with(reference)], {})
+
+
+@pytest.mark.parametrize("climbing", [False, True])
+async def test_a_digest_that_is_a_path_opens_no_file(converter, tmp_path, climbing):
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"12345")
+    (tmp_path / "blobs").mkdir()
+    digest = "../../../secret" if climbing else str(secret)
+    for error in await asked(reference_to(claim_with(sha256=digest)), converter):
+        assert isinstance(error, MalformedReferenceError)
+        assert "secret" not in str(error)
+
+
+async def test_a_value_of_another_size_than_its_reference_says_was_changed(converter, tmp_path):
+    [reference] = await converter.encode([RawValue(record(LARGE, {}))])
+    for size in (0, 5, len(LARGE) + 1, 10**14):
+        told = json.loads(reference.data)
+        told["claimData"]["size"] = str(size)
+        reference.data = json.dumps(told).encode()
+        with pytest.raises(LostValueError, match="was changed"):
+            await converter.decode([reference], [RawValue])
+
+
+async def test_nothing_is_no_value_of_five_bytes(converter, tmp_path):
+    digest = hashlib.sha256(b"").hexdigest()
+    await Folder(tmp_path / "blobs").put(digest, b"")
+    with pytest.raises(LostValueError, match="was changed"):
+        await converter.decode([reference_to(claim_with(sha256=digest))], [RawValue])
+
+
+async def test_what_looks_like_a_reference_and_cannot_be_read_is_a_lost_value(converter):
+    for text in (b"", b"[", b"\xff", b'{"claimData":7}'):
+        reference = reference_to({})
+        reference.data = text
+        with pytest.raises(MalformedReferenceError):
+            await open_payload(reference, converter, most=10)
+
+
+async def test_references_of_others_stay_when_a_payload_is_opened(converter):
+    another = reference_to({"bucket": "b"}, driverName="another-one")
+    former = Payload(
+        metadata={"encoding": b"json/external-storage-reference"},
+        data=json.dumps({"driver_name": "openwop-mcp", "driver_claim": {"claim_data": claim_with()}}).encode(),
+    )
+    for payload in (another, former):
+        assert await open_payload(payload, converter, most=10) == payload

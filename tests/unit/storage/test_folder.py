@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from openwop_mcp.storage import Folder, StorageError
+from tests.support.patience import PATIENCE
 
 DATA = b'{"text":"x"}'
 DIGEST = hashlib.sha256(DATA).hexdigest()
@@ -26,7 +27,7 @@ async def test_a_blob_is_exactly_its_bytes_in_a_file_of_its_digest_that_only_its
     await Folder(root).put(DIGEST, DATA)
     (file,) = files(root)
     assert file == root / DIGEST[:2] / DIGEST[2:4] / DIGEST
-    assert file.read_bytes() == DATA == await Folder(root).get(DIGEST)
+    assert file.read_bytes() == DATA == await Folder(root).get(DIGEST, len(DATA))
     assert [stat.S_IMODE(path.stat().st_mode) for path in (root, file.parent, file)] == [0o700, 0o700, 0o600]
 
 
@@ -47,7 +48,7 @@ async def test_a_blob_that_was_cut_is_written_anew(tmp_path):
     (file,) = files(tmp_path)
     file.write_bytes(DATA[:3])
     await folder.put(DIGEST, DATA)
-    assert await folder.get(DIGEST) == DATA
+    assert await folder.get(DIGEST, len(DATA)) == DATA
 
 
 async def test_many_that_write_one_value_at_once_leave_one_file(tmp_path):
@@ -62,7 +63,7 @@ async def test_many_that_write_one_value_at_once_leave_one_file(tmp_path):
         await asyncio.to_thread(other.join, 30)
         assert other.exitcode == 0
     assert [file.name for file in files(tmp_path)] == [digest]
-    assert await Folder(tmp_path).get(digest) == data
+    assert await Folder(tmp_path).get(digest, len(data)) == data
 
 
 def write(root: Path, digest: str, data: bytes) -> None:
@@ -81,6 +82,28 @@ async def test_a_write_that_fails_leaves_nothing_behind_and_names_folder_and_set
 
 
 async def test_a_blob_that_is_not_there_is_none_and_a_folder_that_is_not_there_is_an_error(tmp_path):
-    assert await Folder(tmp_path).get(DIGEST) is None
+    assert await Folder(tmp_path).get(DIGEST, len(DATA)) is None
     with pytest.raises(StorageError, match="cannot be read"):
-        await Folder(tmp_path / "unmounted").get(DIGEST)
+        await Folder(tmp_path / "unmounted").get(DIGEST, len(DATA))
+
+
+@pytest.mark.parametrize("size", [0, len(DATA) - 1, len(DATA) + 1, 10**14])
+async def test_a_file_of_another_size_is_not_read(tmp_path, size):
+    folder = Folder(tmp_path)
+    await folder.put(DIGEST, DATA)
+    assert await folder.get(DIGEST, size) == b""
+
+
+@pytest.mark.parametrize("kind", ["pipe", "endless", "folder"])
+async def test_what_is_no_file_is_neither_read_nor_waited_for(tmp_path, kind):
+    path = tmp_path / DIGEST[:2] / DIGEST[2:4] / DIGEST
+    path.parent.mkdir(parents=True)
+    match kind:
+        case "pipe":
+            os.mkfifo(path)
+        case "endless":
+            path.symlink_to("/dev/zero")
+        case _:
+            path.mkdir()
+    size = path.stat().st_size
+    assert await asyncio.wait_for(Folder(tmp_path).get(DIGEST, size), PATIENCE) == b""

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from commands import process
 from openwop_mcp.config import SettingsError
 from openwop_mcp.telemetry._environment import Plan, read
 from openwop_mcp.telemetry.exporting import plan_of
@@ -76,6 +81,20 @@ def test_headers_are_those_of_the_signal_or_those_for_all() -> None:
         ("OTEL_RESOURCE_ATTRIBUTES", SECRET),
         ("OTEL_METRIC_EXPORT_INTERVAL", "1.5"),
         ("OTEL_BSP_MAX_QUEUE_SIZE", "0"),
+        ("OTEL_BSP_SCHEDULE_DELAY", "9" * 5000),
+        ("OTEL_METRIC_EXPORT_INTERVAL", "2147483648"),
+        ("OTEL_EXPORTER_OTLP_TIMEOUT", "1e300"),
+        ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "9999999"),
+        ("OTEL_BSP_MAX_QUEUE_SIZE", "511"),
+        ("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", SECRET),
+        ("OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT", "-1"),
+        ("OTEL_SPAN_EVENT_COUNT_LIMIT", "9" * 30),
+        ("OTEL_METRICS_EXEMPLAR_FILTER", SECRET),
+        ("OTEL_METRICS_EXEMPLAR_FILTER", ""),
+        ("OTEL_EXPORTER_OTLP_METRICS_DEFAULT_HISTOGRAM_AGGREGATION", SECRET),
+        ("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", SECRET),
+        ("OTEL_SDK_DISABLED", SECRET),
+        ("OTEL_PYTHON_SDK_INTERNAL_METRICS_ENABLED", SECRET),
     ],
 )
 def test_a_fault_is_told_by_its_variable_with_what_to_write_and_without_its_value(name: str, value: str) -> None:
@@ -87,6 +106,19 @@ def test_a_fault_is_told_by_its_variable_with_what_to_write_and_without_its_valu
     assert SECRET not in line
 
 
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {"OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "2048"},
+        {"OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "4096", "OTEL_BSP_MAX_QUEUE_SIZE": "4096"},
+        {"OTEL_SPAN_LINK_COUNT_LIMIT": "0", "OTEL_ATTRIBUTE_COUNT_LIMIT": ""},
+        {"OTEL_METRICS_EXEMPLAR_FILTER": "always_off", "OTEL_SDK_DISABLED": "False"},
+    ],
+)
+def test_what_the_sdk_takes_is_no_fault(environ: dict[str, str]) -> None:
+    assert read({"OTEL_TRACES_EXPORTER": "console", **environ})
+
+
 def test_all_faults_are_told_at_once() -> None:
     with pytest.raises(SettingsError) as caught:
         read({"OTEL_EXPORTER_OTLP_ENDPOINT": "x", "OTEL_TRACES_SAMPLER": "x", "OTEL_METRICS_EXPORTER": "x"})
@@ -96,6 +128,41 @@ def test_all_faults_are_told_at_once() -> None:
 def test_a_variable_that_nothing_reads_is_no_fault() -> None:
     assert read({"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc", "OTEL_EXPORTER_OTLP_HEADERS": "odd"}) == Plan()
     assert read({"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc", "OTEL_TRACES_EXPORTER": "console"}).traces == {"console"}
+
+
+@pytest.mark.parametrize("what", ["CERTIFICATE", "CLIENT_KEY", "CLIENT_CERTIFICATE"])
+def test_a_file_that_cannot_be_read_is_told_by_its_variable_where_it_would_be_read(what: str, tmp_path: Path) -> None:
+    there, lost = tmp_path / "there.pem", tmp_path / SECRET
+    there.touch()
+    common, own = f"OTEL_EXPORTER_OTLP_{what}", f"OTEL_EXPORTER_OTLP_TRACES_{what}"
+    for name, environ in (
+        (common, {common: str(lost), "OTEL_METRICS_EXPORTER": "otlp"}),
+        (own, {own: str(lost), common: str(there)}),
+    ):
+        with pytest.raises(SettingsError) as caught:
+            plan_of({"OTEL_TRACES_EXPORTER": "otlp", **environ})
+        assert str(caught.value) == f"{name}: write the path of a file that can be read"
+    assert plan_of({"OTEL_TRACES_EXPORTER": "otlp", own: str(there), common: str(lost)})
+    assert plan_of({"OTEL_TRACES_EXPORTER": "console", common: str(lost)})
+
+
+def test_what_was_to_run_is_closed_where_a_variable_has_a_fault_that_only_the_sdk_finds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def never() -> None:
+        pytest.fail("it ran")
+
+    @contextlib.contextmanager
+    def refuse(plan: Plan) -> Iterator[None]:
+        if plan is not None:
+            raise ValueError
+        yield
+
+    monkeypatch.setattr(process, "exporting", refuse)
+    main = never()
+    with pytest.raises(ValueError, match=r"^$"):
+        process.run_async(main)
+    assert inspect.getcoroutinestate(main) == inspect.CORO_CLOSED
 
 
 def test_a_package_that_is_missing_is_told_with_the_variable_that_wants_it(monkeypatch: pytest.MonkeyPatch) -> None:
