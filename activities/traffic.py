@@ -171,14 +171,19 @@ class Admission:
             )
 
     def _postponed(self, server_id: str, tenant: str, full: Full) -> PostponedError:
-        limits = self._servers[server_id].limits
         why, setting = self._why(server_id, tenant, full)
-        kind = CircuitOpenError if full.reason == "circuit" else PostponedError
+        server = self._servers[server_id]
+        kind, table, patience = (
+            (CircuitOpenError, "circuit", server.circuit.patience)
+            if full.reason == "circuit"
+            else (PostponedError, "limits", server.limits.patience)
+        )
         return kind(
             why,
             setting=setting,
             wait=self._traffic.send_away(server_id, full, time.monotonic()),
-            patience=limits.patience,
+            patience=patience,
+            patience_setting=f"servers.{server_id}.{table}.patience",
             spread=round(random.random(), 3),  # noqa: S311 - a spread, no secret
         )
 

@@ -381,6 +381,7 @@ class PostponedError(McpError):
         setting: The setting that says so; None where the server does.
         wait: Seconds after which it should come again; None where nobody knows.
         patience: Seconds that the call may wait so in all.
+        patience_setting: The setting that says so.
         spread: From 0 to 1, see ``openwop_mcp.effects.decide.Postponement``.
     """
 
@@ -388,15 +389,24 @@ class PostponedError(McpError):
     retryable = True
 
     def __init__(
-        self, message: str, *, setting: str | None, wait: float | None, patience: float, spread: float
+        self,
+        message: str,
+        *,
+        setting: str | None,
+        wait: float | None,
+        patience: float,
+        patience_setting: str,
+        spread: float,
     ) -> None:
         super().__init__(
             f"nothing was sent: {message}{f' (setting {setting})' if setting else ''}",
             delivery=Delivery.NOT_SENT,
+            service="mcp",
             postponed=True,
             setting=setting,
             retryAfter=wait,
             patience=patience,
+            patienceSetting=patience_setting,
             spread=spread,
         )
 
@@ -405,7 +415,7 @@ class CircuitOpenError(PostponedError):
     """Other calls could not reach the server; nothing was sent, and one after another finds out whether it is back.
 
     Delivery: not_sent.
-    Again: by itself, for as long as `servers.ID.limits.patience` says.
+    Again: by itself, for as long as `servers.ID.circuit.patience` says.
     To do: See why the server cannot be reached: `worker.py health ID` asks it at once.
     """
 

@@ -149,7 +149,10 @@ def conclude(failure: CallFailure, decision: Decision) -> CallFailure:
         return replace(failure, message=f"{failure.message}; {IN_DOUBT}{follows}")
     if isinstance(decision, Fail) and decision.limit is not None:
         name, why = ENDED[decision.limit]
-        setting = name.format(server=jsontext.decode(failure.details).get("serverId", "ID"))
+        told = jsontext.decode(failure.details)
+        setting = name.format(server=told.get("serverId", "ID"))
+        if decision.limit == "patience":
+            setting = told.get("patienceSetting", setting)
         details = jsontext.build(
             [
                 *((k, v) for k, v in jsontext.members(failure.details) if k != "ended"),

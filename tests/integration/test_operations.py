@@ -129,5 +129,7 @@ async def test_a_call_costs_as_much_history_as_is_said(client):
     }
     assert found.keys() == said.keys()
     for name, (events, size) in found.items():
-        assert abs(events - said[name][0]) < 1, name
-        assert abs(size - said[name][1]) < 1, name
+        # Answers that come together are told of in one workflow task, of 3 events; on a busy machine fewer do.
+        more_tasks = 3 if name == "a call beside others" else 0
+        assert -1 < events - said[name][0] < 1 + more_tasks, name
+        assert -1 < size - said[name][1] < 1 + more_tasks, name

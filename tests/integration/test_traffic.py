@@ -312,7 +312,10 @@ async def _has_retried(client: Client, handle: WorkflowHandle[Any, Any]) -> bool
 async def test_while_a_server_cannot_be_reached_calls_wait_and_are_made_once_it_is_back(client, caplog):
     caplog.set_level(logging.WARNING, traffic.__name__)
     port, busy = port_of_nobody(), Busy(open_=True)
-    server = {"circuit": {"failures": 2, "rest": 4}, "retry": {"attempts": 3, "max_wait": 0.1, "total": 60}}
+    server = {
+        "circuit": {"failures": 2, "rest": 4, "patience": 300},
+        "retry": {"attempts": 3, "max_wait": 0.1, "total": 60},
+    }
     async with at(client, f"http://127.0.0.1:{port}/mcp", server=server) as pack:
         # The first sees both failures and has one attempt left; the others see none of them.
         first = await pack.start(call())
@@ -342,7 +345,10 @@ async def test_while_a_server_cannot_be_reached_calls_wait_and_are_made_once_it_
 
 async def test_who_probes_in_vain_uses_up_an_attempt_and_nobody_else_does(client):
     port = port_of_nobody()
-    server = {"circuit": {"failures": 1, "rest": 0.2}, "retry": {"attempts": 2, "max_wait": 0.01, "total": 60}}
+    server = {
+        "circuit": {"failures": 1, "rest": 0.2, "patience": 300},
+        "retry": {"attempts": 2, "max_wait": 0.01, "total": 60},
+    }
     async with at(client, f"http://127.0.0.1:{port}/mcp", server=server) as pack:
         log, histories = await pack.run(call())
         error = error_of(log)
@@ -354,9 +360,8 @@ async def test_who_probes_in_vain_uses_up_an_attempt_and_nobody_else_does(client
 async def test_a_run_that_waits_for_a_server_ends_by_patience_and_names_it(client):
     port = port_of_nobody()
     server = {
-        "circuit": {"failures": 1, "rest": 60},
+        "circuit": {"failures": 1, "rest": 60, "patience": 2},
         "retry": {"attempts": 2, "max_wait": 0.01, "total": 60},
-        "limits": {"patience": 2},
     }
     async with at(client, f"http://127.0.0.1:{port}/mcp", server=server) as pack:
         log, histories = await pack.run(call())
@@ -369,14 +374,14 @@ async def test_a_run_that_waits_for_a_server_ends_by_patience_and_names_it(clien
         for told in [error, *[vars(one) for one in await flow.result()]]:
             assert told["code"] == "upstream_unavailable"
             assert "could not be reached" in told["message"]
-            assert "(setting servers.fake.limits.patience)" in told["message"]
+            assert "(setting servers.fake.circuit.patience)" in told["message"]
         assert error["details"]["delivery"] == "not_sent"
-        assert error["details"]["ended"] == "servers.fake.limits.patience"
+        assert error["details"]["ended"] == "servers.fake.circuit.patience"
 
 
 async def test_who_asks_whether_a_server_is_there_is_never_put_off_and_closes_its_circuit(client):
     port, busy = port_of_nobody(), Busy(open_=True)
-    server = {"circuit": {"failures": 1, "rest": 600}, "retry": {"attempts": 1}, "limits": {"patience": 600}}
+    server = {"circuit": {"failures": 1, "rest": 600, "patience": 600}, "retry": {"attempts": 1}}
     async with at(client, f"http://127.0.0.1:{port}/mcp", server=server) as pack:
         log, _ = await pack.run(call())
         assert log[-1].type == "run.failed"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shlex
 import signal
 import uuid
@@ -301,7 +302,7 @@ async def test_a_version_says_how_it_gets_runs_and_one_that_gets_some_does_not(h
         told = (await first.end(signal.SIGTERM)).err
     assert "set-current-version" not in later
     [line] = [line for line in told.splitlines() if "set-current-version" in line]
-    command = shlex.split(line.partition(": temporal ")[2])
+    command = shlex.split(json.loads(line)["message"].partition(": temporal ")[2])
     assert (await at.temporal(*command, "--yes", "--allow-no-pollers")).status == 0
 
 

@@ -156,8 +156,12 @@ class CircuitSettings(Table):
     failures: int = Field(5, ge=0, le=1_000, description="a whole number from 1 to 1000, or 0 for never")
     """Connections in a row that have to fail: to resolve its name, to connect, or to agree on TLS."""
 
-    rest: float = Field(10.0, ge=0.1, le=3_600, description="seconds from 0.1 to 3600")
+    rest: float = Field(2.0, ge=0.1, le=3_600, description="seconds from 0.1 to 3600")
     """For which it is then left alone, before one call finds out whether it is back."""
+
+    patience: float = Field(5.0, ge=0, le=86_400, description="seconds from 0 to 86400")
+    """For which a call waits in all for it to come back; then it fails. By default as long as a restart takes, so that a
+    server that is gone fails a run about as soon as the call's own attempts would."""
 
 
 class ToolPolicy(Table):

@@ -32,8 +32,9 @@ REFUSED = dataclasses.replace(FULL, postponed=None)
 
 
 def full(**facts: object) -> PostponedError:
-    told: dict = {"setting": "servers.s.limits.rate", "wait": 2.5, "patience": 60.0, "spread": 0.25, **facts}
-    return PostponedError("there is no room", **told)
+    told: dict = {"setting": "servers.s.limits.rate", "wait": 2.5, "patience": 60.0, "spread": 0.25}
+    setting = "servers.s.limits.patience"
+    return PostponedError("there is no room", **{**told, "patience_setting": setting, **facts})
 
 
 def test_no_attempt_and_no_time_is_used_up_where_there_was_no_room() -> None:
@@ -95,7 +96,12 @@ def test_an_attempt_that_was_made_counts_as_ever_after_a_wait_for_room() -> None
 
 
 @pytest.mark.parametrize(
-    "error", [full(), full(wait=None), CircuitOpenError("x", setting="c", wait=1, patience=2, spread=0)]
+    "error",
+    [
+        full(),
+        full(wait=None),
+        CircuitOpenError("x", setting="c", wait=1, patience=2, patience_setting="p", spread=0),
+    ],
 )
 def test_what_decides_is_recorded_and_read_again(error: PostponedError) -> None:
     failure = failures.written(failures.write(error, repeat_safe=False, policy=POLICY, name="n" * 10_000))
