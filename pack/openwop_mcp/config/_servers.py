@@ -160,8 +160,8 @@ class CircuitSettings(Table):
     """For which it is then left alone, before one call finds out whether it is back."""
 
     patience: float = Field(5.0, ge=0, le=86_400, description="seconds from 0 to 86400")
-    """For which a call waits in all for it to come back; then it fails. By default as long as a restart takes, so that a
-    server that is gone fails a run about as soon as the call's own attempts would."""
+    """For which a call waits in all for it to come back; then it fails. By default as long as a restart takes: a server
+    that is gone fails a run about as soon as the call's own attempts would."""
 
 
 class ToolPolicy(Table):
