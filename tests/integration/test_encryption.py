@@ -162,7 +162,7 @@ workflows = ["{folder / "flows"}"]
 folder = "{folder / "blobs"}"
 
 [worker]
-tenant = "acme"
+tenant = "sealed"
 shutdown_grace = 1
 
 [encryption]
@@ -173,14 +173,14 @@ ui_origins = ["{UI}"]
 [[keys]]
 id = "dev"
 secret = {{ env = "HOST_KEY" }}
-tenant = "acme"
+tenant = "sealed"
 subject = "dev"
 scopes = ["*"]
 
 [[keys]]
 id = "reader"
 sha256 = "{READER_DIGEST}"
-tenant = "acme"
+tenant = "sealed"
 subject = "reader"
 scopes = ["runs:read"]
 
@@ -323,7 +323,7 @@ async def test_what_stays_readable_is_what_the_documents_list(at):
         b"Encoded failure",
     ):
         assert readable in text, readable
-    for said in (WORD.encode(), b"fake", b"refuses", b"json/plain", b"acme/dev", b"Traceback"):
+    for said in (WORD.encode(), b"fake", b"refuses", b"json/plain", b"sealed/dev", b"Traceback"):
         assert said not in text.replace(run.encode(), b""), said
 
 
@@ -355,7 +355,7 @@ async def test_every_command_that_reads_reads_what_is_encrypted(at, tmp_path):
 async def test_why_a_server_could_not_be_listed_is_read_as_well(at):
     catalogs = Catalogs(await at.client(), task_queue="openwop-mcp", heartbeat=10.0)
     async with asyncio.timeout(PATIENCE):
-        while (catalog := await catalogs.read("acme", "gone")) is None or catalog.failure is None:
+        while (catalog := await catalogs.read("sealed", "gone")) is None or catalog.failure is None:
             pass
     assert catalog.failure.code == "upstream_unavailable"
     assert "127.0.0.1" in catalog.failure.message

@@ -161,7 +161,8 @@ async def test_a_list_that_one_host_began_is_gone_on_with_by_the_other(both):
         page = (await at.http.get(query + cursor)).json()
         found += [run["runId"] for run in page["runs"]]
         cursor = f"&cursor={page.get('nextCursor')}"
-    assert found == ids[::-1]
+    # The last page has room for an older run of another test.
+    assert found[: len(ids)] == ids[::-1]
 
 
 async def test_a_client_whose_host_is_killed_misses_nothing_at_the_other(both):
