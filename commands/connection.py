@@ -1,4 +1,7 @@
-"""The Temporal of the settings: a connection, and whether it keeps what it has to. It knows no workflow."""
+"""The Temporal of the settings: a connection, and whether it keeps what it has to and can be opened with the keys here.
+
+It knows of workflows what they are called, and nothing of what they do.
+"""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from openwop_mcp.calls import METHODS
 from openwop_mcp.nodes import REGISTRY
 from openwop_mcp.nodes.calls import METHOD_OF
 from openwop_mcp.nodes.manifest import schema_of
@@ -28,17 +29,6 @@ RUNS = {
     "timer": "as a durable timer",
     "activity": "as an activity of the pack's worker",
     "gate": "until a person, or an event from outside, has answered",
-}
-METHODS = {
-    "callTool": "tools/call",
-    "listTools": "tools/list",
-    "listResources": "resources/list",
-    "listResourceTemplates": "resources/templates/list",
-    "readResource": "resources/read",
-    "listPrompts": "prompts/list",
-    "getPrompt": "prompts/get",
-    "complete": "completion/complete",
-    "serverHealth": "server/discover",
 }
 BOUNDS = {
     "minimum": "from {}",
