@@ -48,9 +48,10 @@ logger = logging.getLogger(__name__)
 PASSED_THROUGH = ("openwop_mcp", "msgspec")
 """Modules that a workflow sandbox takes as they are: pure, and costly to import once per workflow."""
 
-EAGER_CALLS = 20
-"""Calls that a workflow task may start in its own worker without a poll for each: a tenth of the CPU of a fan-out.
-The SDK's own 3 suit activities that compute; ours wait."""
+EAGER_CALLS = 50
+"""Calls that a workflow task may start in its own worker without a poll for each: more than a tenth of the CPU of a
+fan-out, where 100 save no more and leave nothing to other workers. The SDK's own 3 suit activities that compute; ours
+wait."""
 
 OURS = frozenset(ACTIVITY_NAMES.values())
 

@@ -82,12 +82,16 @@ class Bench:
         self._url = url
 
     async def round(
-        self, variant: str, warm_up: Shape, shapes: Iterable[Shape], compression: str = "gzip"
+        self, variant: str, warm_up: Shape, shapes: Iterable[Shape], compression: str | None = None
     ) -> tuple[dict[str, Sample], int]:
-        """Run a fresh worker of a variant through the shapes; gives samples by shape, and its peak memory in bytes."""
+        """Run a fresh worker of a variant through the shapes; gives samples by shape, and its peak memory in bytes.
+
+        Without a compression it has the one that its users get.
+        """
         queue = f"bench-{variant}-{uuid4().hex[:8]}"
         arguments = ("--variant", variant, "--address", self._address, "--url", self._url, "--task-queue", queue)
-        async with program("benchmarks.worker", *arguments, "--compression", compression) as (worker, _):
+        compressed = () if compression is None else ("--compression", compression)
+        async with program("benchmarks.worker", *arguments, *compressed) as (worker, _):
             load = load_of(variant)
             await self._run(load, queue, warm_up)
             samples = {shape.name: await self._measure(worker, load, queue, shape) for shape in shapes}

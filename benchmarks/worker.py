@@ -16,7 +16,6 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
 
 from temporalio.client import Client
@@ -24,12 +23,11 @@ from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, Tele
 from temporalio.service import GrpcCompression
 from temporalio.worker import Worker
 
-from benchmarks.variants import VARIANTS, load
+from benchmarks.variants import GRAPHS, VARIANTS, load
+from commands.connection import COMPRESSIONS, compression
+from openwop_mcp.config import Temporal
 
-__all__ = ("COMPRESSIONS", "main")
-
-COMPRESSIONS: Mapping[str, GrpcCompression] = {"gzip": GrpcCompression.GZIP, "none": GrpcCompression.NONE}
-"""What is done to what goes to Temporal and comes from it; gzip is the SDK's default."""
+__all__ = ("main",)
 
 TRANSFERRED = struct.Struct("=120xQQ")
 """Bytes that the other side has acknowledged and that were received, in Linux's `struct tcp_info`."""
@@ -77,13 +75,18 @@ def transferred(address: str) -> int | None:
     return total
 
 
-async def serve(variant: str, address: str, url: str, task_queue: str, compression: str) -> None:
+def usual(variant: str, address: str) -> GrpcCompression:
+    """What a variant's worker does to what goes to Temporal: a graph's is `worker.py`, others are made by authors."""
+    return compression(Temporal(address=address)) if variant in GRAPHS else GrpcCompression.GZIP
+
+
+async def serve(variant: str, address: str, url: str, task_queue: str, compressed: GrpcCompression) -> None:
     """Run the worker until standard input ends."""
     # Standard output carries JSON lines; the SDK's core would log to it.
     logs = LogForwardingConfig(logger=logging.getLogger("temporalio.core"))
     levels = TelemetryFilter(core_level="WARN", other_level="ERROR")
     Runtime.set_default(Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(filter=levels, forwarding=logs))))
-    client = await Client.connect(address, grpc_compression=COMPRESSIONS[compression])
+    client = await Client.connect(address, grpc_compression=compressed)
     async with load(variant)(url) as parts:
         worker = Worker(
             client,
@@ -107,9 +110,11 @@ def main() -> None:
     parser.add_argument("--address", required=True)
     parser.add_argument("--url", required=True)
     parser.add_argument("--task-queue", required=True)
-    parser.add_argument("--compression", choices=COMPRESSIONS, default="gzip")
+    parser.add_argument("--compression", choices=COMPRESSIONS)
     options = parser.parse_args()
-    work = serve(options.variant, options.address, options.url, options.task_queue, options.compression)
+    asked = options.compression
+    compressed = COMPRESSIONS[asked] if asked else usual(options.variant, options.address)
+    work = serve(options.variant, options.address, options.url, options.task_queue, compressed)
     try:
         import uvloop
     except ImportError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import shlex
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import NoReturn
@@ -15,7 +16,7 @@ from typing import NoReturn
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client, Interceptor
 from temporalio.common import HeaderCodecBehavior
-from temporalio.service import RPCError, RPCStatusCode, TLSConfig
+from temporalio.service import GrpcCompression, RPCError, RPCStatusCode, TLSConfig
 
 from commands.errors import CommandError
 from openwop_mcp import storage
@@ -25,7 +26,17 @@ from openwop_mcp.storage import data_converter
 from openwop_mcp.telemetry import switch
 from workflows.client import GRAPH_RUN
 
-__all__ = ("PATIENCE", "WATCH", "check_encryption", "check_retention", "check_storage", "connect", "ends_without_key")
+__all__ = (
+    "COMPRESSIONS",
+    "PATIENCE",
+    "WATCH",
+    "check_encryption",
+    "check_retention",
+    "check_storage",
+    "compression",
+    "connect",
+    "ends_without_key",
+)
 
 PATIENCE = 10.0
 """Seconds that a command waits for a worker to take its run before it says that there is none."""
@@ -35,7 +46,10 @@ WATCH = 1.0
 as often."""
 
 THIS_MACHINE = frozenset({"127.0.0.1", "localhost", "[::1]"})
-"""Hosts of a Temporal whose workers are all here."""
+"""Hosts of a Temporal whose workers are all here, and to which there is no wire."""
+
+COMPRESSIONS: Mapping[str, GrpcCompression] = {"gzip": GrpcCompression.GZIP, "none": GrpcCompression.NONE}
+"""What `temporal.compression` can say."""
 
 LOOKED_AT = 20
 """Runs that are looked at for keys that are missing: those of one page are had in one answer."""
@@ -77,6 +91,7 @@ async def connect(settings: Settings, *, traced: bool = False) -> Client:
             api_key=_secret(temporal.api_key, "api_key"),
             data_converter=data_converter(settings),
             interceptors=interceptors,
+            grpc_compression=compression(temporal),
             # What a client says of its trace is its own words, too. Those of others are read as they are.
             header_codec_behavior=HeaderCodecBehavior.CODEC
             if settings.encryption.keys
@@ -97,6 +112,12 @@ async def connect(settings: Settings, *, traced: bool = False) -> Client:
                 code="not_found",
             ) from None
     return client
+
+
+def compression(temporal: Temporal) -> GrpcCompression:
+    """How what goes to a Temporal and comes from it is compressed."""
+    chosen = temporal.compression or ("none" if temporal.address.rpartition(":")[0] in THIS_MACHINE else "gzip")
+    return COMPRESSIONS[chosen]
 
 
 def _tls(temporal: Temporal) -> TLSConfig | bool:

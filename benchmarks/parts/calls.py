@@ -152,7 +152,9 @@ def _tables(data: Mapping[str, Any]) -> str:
 PART = Part(
     "A call",
     "Medians of interleaved rounds, each with a fresh worker process. CPU is the worker's, user and system. Latency"
-    " runs from a call's scheduling to its completion. kB are what worker and Temporal exchanged.",
+    " runs from a call's scheduling to its completion. kB are what worker and Temporal exchanged. A graph's worker"
+    " does not compress it, as `worker.py` does not to a Temporal of its own machine; the others are authors' workers,"
+    " with gzip, as the SDK has it. The next part has all of them with both.",
     _measure,
     _tables,
 )

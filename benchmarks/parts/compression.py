@@ -15,15 +15,20 @@ from benchmarks.parts.calls import NO_WARM_UP, QUICK, SHAPES, WARM_UP, medians
 from benchmarks.programs import Process, program
 from benchmarks.report import grid
 from benchmarks.variants import VARIANTS
-from benchmarks.worker import COMPRESSIONS
+from commands.connection import COMPRESSIONS
 from openwop_mcp.embedded import embedded_temporal
 
 __all__ = ("PART",)
 
 ROUNDS = 3
 
-COMPARED = ("graph", "pack", "claimed")
+OURS = ("graph", "graph-claimed", "pack", "claimed")
 """Variants: what goes to Temporal differs with the workflow, and with the claim."""
+
+PEER = "peer"
+"""What they are held against, with the same compression."""
+
+COMPARED = (*OURS, PEER)
 
 HEADINGS = {
     "cpu_ms": "CPU ms/call",
@@ -58,6 +63,17 @@ def _tables(data: Mapping[str, Any]) -> str:
             for name, values in (("gzip", gzip), ("none", none)):
                 rows.append([f"{VARIANTS[variant]}: {name}", *(f"{values[key]:.2f}" for key in HEADINGS)])
             rows.append(["ratio none/gzip", *(_ratio(none[key], gzip[key]) for key in HEADINGS)])
+        rows += [
+            [
+                f"ratio {variant}/{PEER}: {compression}",
+                *(
+                    _ratio(by_way[f"{variant} {compression}"][key], by_way[f"{PEER} {compression}"][key])
+                    for key in HEADINGS
+                ),
+            ]
+            for compression in COMPRESSIONS
+            for variant in OURS
+        ]
         parts.append(f"### {shape}\n\n" + grid(["", *HEADINGS.values()], rows))
     return "\n\n".join(parts)
 

@@ -64,6 +64,9 @@ class Temporal(Table):
     api_key: TemporalSecretRef | None = Field(None, description='api_key = { env = "NAME" } or { file = "PATH" }')
     """What is sent with each request, as Temporal Cloud wants it. It is read once, when a process starts."""
 
+    compression: Literal["gzip", "none"] | None = Field(None, description='"gzip" or "none"')
+    """Of what is sent to it and comes from it. Without a value gzip, and none where ``address`` is of this machine."""
+
     executable: Text | None = Field(
         None, description='the path of a `temporal` program, as in executable = "/usr/local/bin/temporal"'
     )

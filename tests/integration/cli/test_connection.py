@@ -12,14 +12,20 @@ from typing import Any
 
 import pytest
 from temporalio.client import Client
+from temporalio.service import GrpcCompression
 
 from commands import away
+from commands.connection import compression
+from openwop_mcp.config import Temporal
 from tests.support.cli import Serving, cli, serving
 from tests.support.front import Authority, Front, front
 from tests.support.patience import PATIENCE
 
 NAME = "temporal.test"
 API_KEY = "it0is1a2secret0to1test2it"
+
+GZIP = bytes.fromhex("1f8b08")
+"""What gzip begins with (RFC 1952, section 2.3.1)."""
 
 CODES = {
     **dict(zip("012aceiost", (f"{number:05b}" for number in range(10)), strict=True)),
@@ -78,6 +84,33 @@ async def test_worker_and_call_meet_in_a_temporal_that_wants_certificates_and_a_
     assert (done.text, ended.status) == ("done\n", 0)
     assert API_KEY not in done.err + ended.err
     assert spelled(f"Bearer {API_KEY}") in guarded.seen
+
+
+@pytest.mark.parametrize(
+    ("says", "compressed"), [({}, False), ({"compression": '"gzip"'}, True), ({"compression": '"none"'}, False)]
+)
+async def test_what_goes_to_a_temporal_of_this_machine_is_compressed_only_where_the_settings_say_so(
+    temporal, tmp_path, says, compressed
+):
+    async with front(temporal.address) as before:
+        await cli("runs", "show", "x", "--config", write(tmp_path, before.address, says))
+    assert (GZIP in before.seen) is compressed
+
+
+@pytest.mark.parametrize(
+    ("address", "says", "how"),
+    [
+        ("127.0.0.1:7233", None, GrpcCompression.NONE),
+        ("localhost:7233", None, GrpcCompression.NONE),
+        ("[::1]:7233", None, GrpcCompression.NONE),
+        ("temporal:7233", None, GrpcCompression.GZIP),
+        ("10.0.0.1:7233", None, GrpcCompression.GZIP),
+        ("127.0.0.1:7233", "gzip", GrpcCompression.GZIP),
+        ("temporal:7233", "none", GrpcCompression.NONE),
+    ],
+)
+def test_the_address_decides_on_compression_where_the_settings_do_not(address, says, how):
+    assert compression(Temporal(address=address, compression=says)) is how
 
 
 @pytest.mark.parametrize("without", ["server_ca", "server_name", "client"])

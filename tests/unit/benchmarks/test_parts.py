@@ -55,12 +55,15 @@ def test_telemetry_is_held_against_the_worker_that_has_no_code_for_it():
     ]
 
 
-def test_compression_tells_the_ratio_of_none_to_gzip_and_nothing_where_a_number_is_unknown():
+def test_compression_tells_the_ratio_of_none_to_gzip_and_to_the_peer_and_nothing_where_a_number_is_unknown():
     one = {"cpu_ms": 2.0, "temporal_ms": 4.0, "p50_ms": 5.0, "kilobytes": 0.0}
     half = {name: value / 2 for name, value in one.items()}
     ways = {f"{variant} {way}": one if way == "gzip" else half for variant in VARIANTS for way in ("gzip", "none")}
     rows = body_of("\n".join(load("compression").tables({"medians": {"shape": ways}}).splitlines()[2:]))
-    assert [row[1:] for row in rows if row[0] == "ratio none/gzip"] == [["0.50", "0.50", "0.50", ""]] * 3
+    assert [row[1:] for row in rows if row[0] == "ratio none/gzip"] == [["0.50", "0.50", "0.50", ""]] * 5
+    held = {row[0]: row[1:] for row in rows if "/peer" in row[0]}
+    assert len(held) == 4 * 2
+    assert held["ratio graph/peer: none"] == ["1.00", "1.00", "1.00", ""]
 
 
 @pytest.mark.parametrize(("module", "name", "instead"), REPLACED)
