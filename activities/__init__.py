@@ -2,6 +2,7 @@
 
 from .catalog import catalog_activities, catalog_worker
 from .classes import class_worker
+from .contexts import context_free
 from .listen import LISTEN, ListenRequest, listen_activities
 from .mcp import mcp_activities
 from .nodes import node_activities
@@ -18,6 +19,7 @@ __all__ = (
     "catalog_activities",
     "catalog_worker",
     "class_worker",
+    "context_free",
     "effect_worker",
     "listen_activities",
     "mcp_activities",

@@ -19,6 +19,7 @@ from temporalio.worker import (
     Interceptor,
     PollerBehaviorSimpleMaximum,
     StartActivityInput,
+    UnsandboxedWorkflowRunner,
     Worker,
     WorkerConfig,
     WorkerDeploymentConfig,
@@ -35,6 +36,7 @@ from openwop_mcp.effects.shared import effect_queue
 from openwop_mcp.encryption import Encryption, with_encryption
 from openwop_mcp.storage import with_storage
 
+from .contexts import context_free
 from .listen import listen_activities
 from .mcp import effect_activities, mcp_activities
 from .nodes import node_activities
@@ -147,6 +149,10 @@ class McpPlugin(SimplePlugin):
         config = super().configure_worker(config)
         own = config.get("max_eager_activity_reservations_per_workflow_task", 0)
         config["max_eager_activity_reservations_per_workflow_task"] = max(own, EAGER_CALLS)
+        converter = config["client"].data_converter
+        config["workflow_runner"] = context_free(config["workflow_runner"], converter)
+        unsandboxed = config.get("unsandboxed_workflow_runner", UnsandboxedWorkflowRunner())
+        config["unsandboxed_workflow_runner"] = context_free(unsandboxed, converter)
         return config
 
 
@@ -175,6 +181,7 @@ def effect_worker(
         task_queue=effect_queue(task_queue),
         workflows=[workflow_class],
         activities=effect_activities(calls),
+        unsandboxed_workflow_runner=context_free(UnsandboxedWorkflowRunner(), client.data_converter),
         max_concurrent_activities=own.max_activities,
         workflow_task_poller_behavior=PollerBehaviorSimpleMaximum(own.activity_pollers),
         activity_task_poller_behavior=PollerBehaviorSimpleMaximum(own.activity_pollers),

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from temporalio.client import Client
 from temporalio.service import RPCError
-from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
+from temporalio.worker import PollerBehaviorSimpleMaximum, UnsandboxedWorkflowRunner, Worker
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
 from commands.deployment import deployment_of
 from commands.errors import CommandError
@@ -51,6 +52,7 @@ async def running_worker(
         Calls,
         catalog_worker,
         class_worker,
+        context_free,
         effect_worker,
         listen_activities,
         mcp_activities,
@@ -83,6 +85,8 @@ async def running_worker(
             ],
             max_concurrent_activities=own.max_activities,
             max_eager_activity_reservations_per_workflow_task=EAGER_CALLS,
+            workflow_runner=context_free(SandboxedWorkflowRunner(), client.data_converter),
+            unsandboxed_workflow_runner=context_free(UnsandboxedWorkflowRunner(), client.data_converter),
             workflow_task_poller_behavior=PollerBehaviorSimpleMaximum(own.workflow_pollers),
             activity_task_poller_behavior=PollerBehaviorSimpleMaximum(own.activity_pollers),
             sticky_queue_schedule_to_start_timeout=timedelta(seconds=own.sticky_timeout),

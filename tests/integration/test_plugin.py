@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import uuid
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from temporalio.api.common.v1 import Payload
 from temporalio.client import Client, WorkflowHistory
+from temporalio.converter import (
+    ActivitySerializationContext,
+    DataConverter,
+    PayloadCodec,
+    SerializationContext,
+    WithSerializationContext,
+    WorkflowSerializationContext,
+)
 from temporalio.worker import Worker
 
 from activities import McpPlugin
@@ -17,6 +28,7 @@ from tests.support.fake_server import FakeServer, modern
 from tests.support.pack import pack_worker, settings_for
 
 DONE = '{"resultType":"complete","content":[{"type":"text","text":"done"}],"isError":false}'
+ARGUMENTS = b'"word"'
 CALLS = [Call("call_tool", ["fake", "echo"]), Call("list_tools", ["fake"])]
 
 
@@ -126,3 +138,38 @@ def test_to_a_foreign_tenant_a_server_that_does_not_admit_it_is_as_one_that_is_n
     assert said("fake", "foreign").replace("fake", "nobody") == said("nobody", "foreign")
     for own in (None, "default"):
         assert said("fake", own).startswith("servers.fake.tenants does not admit tenant 'default': add it there")
+
+
+class Listening(PayloadCodec, WithSerializationContext):
+    """Notes for whom a call's arguments are, which nobody but its workflow encodes."""
+
+    def __init__(self, heard: list[SerializationContext | None], context: SerializationContext | None = None) -> None:
+        self._heard = heard
+        self._context = context
+
+    def with_context(self, context: SerializationContext) -> Listening:
+        return Listening(self._heard, context)
+
+    async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        if any(ARGUMENTS in payload.data for payload in payloads):
+            self._heard.append(self._context)
+        return list(payloads)
+
+    async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        return list(payloads)
+
+
+async def test_a_codec_of_the_authors_is_told_for_whom_payloads_are(client, temporal):
+    heard: list[SerializationContext | None] = []
+    told_client = await Client.connect(
+        temporal.address, data_converter=dataclasses.replace(DataConverter.default, payload_codec=Listening(heard))
+    )
+    async with (
+        FakeServer(modern()) as server,
+        author(told_client, "told", plugins=[McpPlugin(settings_for(server.url, storage={"driver": "none"}))]),
+    ):
+        await ask(told_client, "told", Call("call_tool", ["fake", "echo", {"word": "heard"}]))
+    of_start, of_call = heard
+    assert isinstance(of_start, WorkflowSerializationContext)
+    assert isinstance(of_call, ActivitySerializationContext)
+    assert of_call.activity_task_queue == "told"
