@@ -191,7 +191,7 @@ class _Joined:
         self._node = node
         self._ask = ask
         self._refusal = refusal
-        self._shared = True
+        self._shared = False
         self._asked = False
 
     async def outcome(self) -> Payload:
@@ -242,18 +242,22 @@ class _Joined:
         return "; that is what came of an earlier call with this key, and nothing was sent now"
 
     async def _round(self, number: int) -> Payload | None:
-        """The outcome of a round; None where nobody has answered what the round before it ended in."""
+        """The outcome of a round; None where nobody has answered what the round before it ended in.
+
+        Whether it is of another caller's making is noted only where there is one: else that of the round before holds.
+        """
         # What an answer leads to is decided where it is carried out: to take an effect as done sends nothing.
         may_start = self._refusal is None if number == 0 else self._decides(number) or self._answers(number)
         reuse = WorkflowIDReusePolicy.REJECT_DUPLICATE
         while True:
             handle = await self._started(number, reuse) if may_start else None
-            self._shared = handle is None
             if handle is not None:
+                self._shared = False
                 return await self._result(handle)
             found = await self._described(number)
             if found is not None:
                 if not await self._sent_nothing(found):
+                    self._shared = True
                     await self._check(found)
                     return await self._result(
                         self._client.get_workflow_handle(found.id, run_id=found.run_id, result_type=RawValue)

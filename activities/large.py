@@ -67,7 +67,8 @@ async def complete_large(answer: temporalio.api.common.v1.Payload, claim: Callab
     Raises:
         ResultNotKeptError: Storage did not take it, or not in time. The SDK would make a failure without a type of it.
     """
-    if answer.ByteSize() < INLINE_BYTES or not _has_storage():
+    # The data alone first: a message that is asked for its size is written out for it, twice.
+    if (len(answer.data) < INLINE_BYTES and answer.ByteSize() < INLINE_BYTES) or not _has_storage():
         return
     handle = activity.client().get_async_activity_handle(task_token=activity.info().task_token)
     try:

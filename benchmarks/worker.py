@@ -75,9 +75,9 @@ def transferred(address: str) -> int | None:
     return total
 
 
-def usual(variant: str, address: str) -> GrpcCompression:
+def usual(variant: str, address: str) -> str:
     """What a variant's worker does to what goes to Temporal: a graph's is `worker.py`, others are made by authors."""
-    return compression(Temporal(address=address)) if variant in GRAPHS else GrpcCompression.GZIP
+    return compression(Temporal(address=address)) if variant in GRAPHS else "gzip"
 
 
 async def serve(variant: str, address: str, url: str, task_queue: str, compressed: GrpcCompression) -> None:
@@ -112,8 +112,7 @@ def main() -> None:
     parser.add_argument("--task-queue", required=True)
     parser.add_argument("--compression", choices=COMPRESSIONS)
     options = parser.parse_args()
-    asked = options.compression
-    compressed = COMPRESSIONS[asked] if asked else usual(options.variant, options.address)
+    compressed = COMPRESSIONS[options.compression or usual(options.variant, options.address)]
     work = serve(options.variant, options.address, options.url, options.task_queue, compressed)
     try:
         import uvloop

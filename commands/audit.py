@@ -25,8 +25,7 @@ from openwop_mcp.config import Settings
 from openwop_mcp.runs.ledger import EffectAttempt, effect_attempts
 from openwop_mcp.storage import data_converter
 from workflows.client import RecordedRun, effect_ledger, read_run
-from workflows.replay import ReplayVerdict, WorkflowClassError, replay
-from workflows.replay import load as load_histories
+from workflows.replay import HistoryFileError, ReplayVerdict, WorkflowClassError, files_of, open_file, replay
 
 __all__ = ("app",)
 
@@ -51,33 +50,34 @@ def replay_command(
     # What a replay finds is told by its verdict.
     logging.getLogger("temporalio").setLevel(logging.CRITICAL)
     path = file_of(what)
+    # Of one file it is known which.
+    several = path is not None and path.is_dir()
+    converter = for_replay(settings)
 
-    async def main() -> list[tuple[Path | None, ReplayVerdict]]:
-        found: Sequence[tuple[Path | None, WorkflowHistory]]
+    async def main() -> list[tuple[Path | None, ReplayVerdict | HistoryFileError]]:
+        found: Sequence[tuple[Path | None, WorkflowHistory | HistoryFileError]]
         if path is None:
             found = [(None, history) for history in (await read_run(await connect(settings), what)).histories]
         else:
-            found = load_histories(path)
-        replayed = await replay([history for _, history in found], classes, data_converter=for_replay(settings))
-        return [(file, verdict) for (file, _), verdict in zip(found, replayed, strict=True)]
+            found = [one for file in files_of(path) for one in await opened(file, converter, alone=not several)]
+        histories = [one for _, one in found if isinstance(one, WorkflowHistory)]
+        replayed = iter(await replay(histories, classes, data_converter=converter))
+        return [(file, next(replayed) if isinstance(one, WorkflowHistory) else one) for file, one in found]
 
     try:
         verdicts = run_async(main())
     except WorkflowClassError as error:
         raise typer.BadParameter(str(error), param_hint="'--workflow'") from None
     if as_json:
-        print_json(
-            jsontext.encode(
-                [{**({} if file is None else {"file": str(file)}), **verdict.facts()} for file, verdict in verdicts]
-            )
-        )
+        print_json(jsontext.encode([verdict_facts(file, verdict) for file, verdict in verdicts]))
     else:
-        # Of one file it is known which.
-        several = path is not None and path.is_dir()
         for file, verdict in verdicts:
+            if isinstance(verdict, HistoryFileError):
+                print_text(str(verdict))
+                continue
             for line in verdict.prose().splitlines():
                 print_text(f"{file}: {line}" if several else line)
-    if not all(verdict.sound for _, verdict in verdicts):
+    if not all(isinstance(verdict, ReplayVerdict) and verdict.sound for _, verdict in verdicts):
         raise typer.Exit(1)
 
 
@@ -104,6 +104,30 @@ def effects_command(run: Recorded, config: Config = None, as_json: AsJson = Fals
         return
     columns = ("nodeId", "attempt", "state", "at", "keying", "effectId")
     print_table(list(columns), [[str(row[name]) for name in columns] for row in rows], columns=LEDGER_COLUMNS)
+
+
+async def opened(
+    file: Path, converter: DataConverter, *, alone: bool
+) -> list[tuple[Path, WorkflowHistory | HistoryFileError]]:
+    """The histories of a file; or why there are none, where it is not alone and must not keep the others from it.
+
+    Raises:
+        HistoryFileError: It is alone, and cannot be read.
+    """
+    try:
+        return [(file, history) for history in await open_file(file, converter)]
+    except HistoryFileError as error:
+        if alone:
+            raise
+        return [(file, error)]
+
+
+def verdict_facts(file: Path | None, verdict: ReplayVerdict | HistoryFileError) -> dict[str, object]:
+    """What came of one history, or of a file that holds none, for machines."""
+    named = {} if file is None else {"file": str(file)}
+    if isinstance(verdict, ReplayVerdict):
+        return {**named, **verdict.facts()}
+    return {**named, "sound": False, "error": {"code": verdict.code, "message": str(verdict)}}
 
 
 def for_replay(settings: Settings) -> DataConverter:

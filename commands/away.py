@@ -11,17 +11,21 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
+from pathlib import Path
 
 from temporalio.api.workflowservice.v1 import GetSystemInfoRequest
 from temporalio.client import Client, RPCTimeoutOrCancelledError
 from temporalio.service import RPCError
+
+from commands.health import Touch, kept_healthy
 
 __all__ = ("watched",)
 
 logger = logging.getLogger(__name__)
 
 EVERY = 5.0
-"""Seconds between two looks, each of which takes Temporal a millisecond."""
+"""Seconds between two looks, each of which takes Temporal a millisecond. Whoever takes a worker's file for stale after
+twenty has missed three."""
 
 LIMIT = timedelta(seconds=2)
 """What it is given to answer."""
@@ -34,24 +38,29 @@ TRIED_AGAIN = "gRPC call "
 
 
 @contextlib.asynccontextmanager
-async def watched(client: Client) -> AsyncIterator[None]:
+async def watched(client: Client, healthy: Path | None = None) -> AsyncIterator[None]:
     """Tell, until the context ends, whether the Temporal of a client answers; what the SDK says of it is for DEBUG.
 
     Args:
         client: What the process works with.
+        healthy: A file that is there until then, and touched whenever Temporal answers.
+
+    Raises:
+        CommandError: The file cannot be written.
     """
-    sdk = logging.getLogger("temporalio")
-    sdk.addFilter(_hushed)
-    watching = asyncio.create_task(_watch(client))
-    try:
-        yield
-    finally:
-        watching.cancel()
-        await asyncio.wait([watching])
-        sdk.removeFilter(_hushed)
+    async with kept_healthy(healthy) as touch:
+        sdk = logging.getLogger("temporalio")
+        sdk.addFilter(_hushed)
+        watching = asyncio.create_task(_watch(client, touch))
+        try:
+            yield
+        finally:
+            watching.cancel()
+            await asyncio.wait([watching])
+            sdk.removeFilter(_hushed)
 
 
-async def _watch(client: Client) -> None:
+async def _watch(client: Client, touch: Touch) -> None:
     address = client.service_client.config.target_host
     tells = Tells(address)
     while True:
@@ -62,6 +71,7 @@ async def _watch(client: Client) -> None:
             tells.answered(yes=False)
         else:
             tells.answered(yes=True)
+            await touch()
 
 
 class Tells:

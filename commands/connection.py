@@ -57,6 +57,15 @@ LOOKED_AT = 20
 CERTIFICATE = b"-----BEGIN CERTIFICATE-----"
 """What a certificate begins with as PEM. Temporal's core takes any file, and tells of none that is something else."""
 
+TLS_FAULTS: Mapping[str, str] = {
+    "UnknownIssuer": "its certificate is signed by none that is trusted here: set temporal.server_ca to a file with the"
+    " certificate of who signed it",
+    "NotValidForName": "its certificate is for another name: set temporal.server_name to one that is in it",
+    "InconsistentKeys": "temporal.client_key is not the key of temporal.client_cert: name two that belong together",
+    "InvalidContentType": "what answers has no TLS: set temporal.tls = false, or another temporal.address",
+}
+"""What is to be done where TLS is not agreed on, by what Temporal's core calls the reason."""
+
 RETENTION = timedelta(days=14)
 """How long effects are to be remembered at least, which they are as long as the namespace keeps closed workflows."""
 
@@ -91,7 +100,7 @@ async def connect(settings: Settings, *, traced: bool = False) -> Client:
             api_key=_secret(temporal.api_key, "api_key"),
             data_converter=data_converter(settings),
             interceptors=interceptors,
-            grpc_compression=compression(temporal),
+            grpc_compression=COMPRESSIONS[compression(temporal)],
             # What a client says of its trace is its own words, too. Those of others are read as they are.
             header_codec_behavior=HeaderCodecBehavior.CODEC
             if settings.encryption.keys
@@ -114,10 +123,9 @@ async def connect(settings: Settings, *, traced: bool = False) -> Client:
     return client
 
 
-def compression(temporal: Temporal) -> GrpcCompression:
-    """How what goes to a Temporal and comes from it is compressed."""
-    chosen = temporal.compression or ("none" if temporal.address.rpartition(":")[0] in THIS_MACHINE else "gzip")
-    return COMPRESSIONS[chosen]
+def compression(temporal: Temporal) -> str:
+    """How what goes to a Temporal and comes from it is compressed, as `temporal.compression` can say it."""
+    return temporal.compression or ("none" if temporal.address.rpartition(":")[0] in THIS_MACHINE else "gzip")
 
 
 def _tls(temporal: Temporal) -> TLSConfig | bool:
@@ -158,12 +166,16 @@ def _unreachable(temporal: Temporal, said: str) -> CommandError:
     """Why there is no connection, by what Temporal's core says of it, none of which is repeated."""
     if any(word in said for word in ("Unauthenticated", "PermissionDenied")):
         return _not_let_in(temporal)
-    # The core tells a server without TLS, one whose certificate is not trusted and no server at all in the same words.
+    if (fault := next((told for word, told in TLS_FAULTS.items() if word in said), None)) is not None:
+        return CommandError(
+            f"no connection over TLS to the Temporal server at {temporal.address}: {fault}", code="service_unavailable"
+        )
+    # Whose certificate a server does not take, it often tells by hanging up alone.
     over_tls = " over TLS" if temporal.tls else ""
     otherwise = (
-        ", or temporal.tls = false if it has no TLS; where it has, see temporal.server_ca, server_name and client_cert"
+        "; where one is there, see temporal.client_cert and client_key"
         if temporal.tls
-        else ""
+        else ", or temporal.tls = true if it speaks TLS"
     )
     return CommandError(
         f"no Temporal server answers at {temporal.address}{over_tls}: start one with 'worker.py dev', or set"

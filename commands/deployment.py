@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import shlex
 
-from temporalio.api.workflowservice.v1 import DescribeWorkerDeploymentRequest
+from temporalio.api.enums.v1 import TaskQueueType
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, DescribeWorkerDeploymentRequest
 from temporalio.client import Client
 from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.service import RPCError, RPCStatusCode
@@ -14,6 +16,8 @@ from temporalio.worker import WorkerDeploymentConfig
 from openwop_mcp.config import ENVIRONMENT_PREFIX, SettingsError, Worker
 
 __all__ = ("deployment_of", "version_of", "warn_unless_current")
+
+logger = logging.getLogger(__name__)
 
 
 def deployment_of(worker: Worker) -> WorkerDeploymentConfig | None:
@@ -53,8 +57,9 @@ def version_of(worker: Worker) -> dict[str, str]:
 
 
 async def warn_unless_current(client: Client, worker: Worker) -> None:
-    """Say how a version gets new runs, where it gets none yet. Where Temporal does not tell, nobody can."""
+    """Say how a worker gets new runs, where it gets none yet. Where Temporal does not tell, nobody can."""
     if worker.deployment is None or worker.build_id is None:
+        await _warn_if_versioned(client, worker.task_queue)
         return
     request = DescribeWorkerDeploymentRequest(namespace=client.namespace, deployment_name=worker.deployment)
     try:
@@ -69,10 +74,36 @@ async def warn_unless_current(client: Client, worker: Worker) -> None:
         versions = (routing.current_deployment_version, routing.ramping_deployment_version)
         if worker.build_id in {version.build_id for version in versions}:
             return
-    logging.getLogger(__name__).warning(
+    logger.warning(
         "new runs do not come to this version yet. Once all its workers run: temporal worker deployment"
         " set-current-version --deployment-name %s --build-id %s -n %s",
         worker.deployment,
         worker.build_id,
+        shlex.quote(client.namespace),
+    )
+
+
+async def _warn_if_versioned(client: Client, task_queue: str) -> None:
+    request = DescribeTaskQueueRequest(
+        namespace=client.namespace,
+        task_queue=TaskQueue(name=task_queue),
+        task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
+    )
+    try:
+        current = (
+            await client.workflow_service.describe_task_queue(request)
+        ).versioning_info.current_deployment_version
+    except RPCError:
+        return
+    if not current.build_id:
+        return
+    logger.warning(
+        "new runs of the task queue '%s' go to version '%s:%s', and not to this worker, which is of none: set"
+        " worker.deployment and worker.build_id. To go back to workers without a version: temporal worker deployment"
+        " set-current-version --deployment-name %s --unversioned -n %s",
+        task_queue,
+        current.deployment_name,
+        current.build_id,
+        shlex.quote(current.deployment_name),
         shlex.quote(client.namespace),
     )

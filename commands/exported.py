@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from openwop_mcp.config import Settings
-from openwop_mcp.storage import data_converter, open_events
+from openwop_mcp.storage import data_converter
 from workflows.client import RecordedRun
-from workflows.replay import read_file
+from workflows.replay import open_file
 
 __all__ = ("file_of", "read_exported")
 
@@ -22,10 +22,7 @@ async def read_exported(file: Path, settings: Settings) -> RecordedRun:
     """Read the run that a file holds.
 
     Raises:
-        HistoryFileError: It holds none.
-        EncryptionError: It is encrypted, and the settings lack a key.
+        HistoryFileError: It holds none, or one that the settings' keys do not open.
     """
-    histories = read_file(file)
-    for history in histories:
-        await open_events(history.events, data_converter(settings))
+    histories = await open_file(file, data_converter(settings))
     return RecordedRun(histories[0].workflow_id, histories)

@@ -4,56 +4,47 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
-from datetime import timedelta
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-
-from temporalio.api.workflowservice.v1 import GetSystemInfoRequest
-from temporalio.client import Client, RPCTimeoutOrCancelledError
-from temporalio.service import RPCError
 
 from commands.errors import CommandError
 
-__all__ = ("EVERY", "kept_healthy")
+__all__ = ("Touch", "kept_healthy")
 
-EVERY = 5.0
-"""Seconds between two touches: whoever takes a file for stale after twenty has missed three."""
-
-LIMIT = timedelta(seconds=2)
-"""What Temporal is given to answer. It takes a millisecond."""
+Touch = Callable[[], Awaitable[None]]
 
 
 @contextlib.asynccontextmanager
-async def kept_healthy(client: Client, file: Path | None) -> AsyncIterator[None]:
-    """Touch a file as long as the event loop runs and Temporal answers; with the context's end it is gone.
+async def kept_healthy(file: Path | None) -> AsyncIterator[Touch]:
+    """Have a file, which is as old as the last sign of life; with the context's end it is gone.
 
     Args:
-        client: What the worker polls with.
         file: The file; None for none.
+
+    Yields:
+        What is to be called at every sign of life.
 
     Raises:
         CommandError: It cannot be written.
     """
     if file is None:
-        yield
+        yield _untold
         return
+
+    async def touch() -> None:
+        # A disk that is full for a while is told by the file's age, as all else is.
+        with contextlib.suppress(OSError):
+            await asyncio.to_thread(file.touch)
+
     try:
         await asyncio.to_thread(file.touch)
     except OSError as error:
         raise CommandError(f"the file {file} cannot be written ({error.strerror}): give another to --healthy") from None
-    touching = asyncio.create_task(_touch(client, file))
     try:
-        yield
+        yield touch
     finally:
-        touching.cancel()
-        await asyncio.wait([touching])
         await asyncio.to_thread(file.unlink, missing_ok=True)
 
 
-async def _touch(client: Client, file: Path) -> None:
-    while True:
-        await asyncio.sleep(EVERY)
-        # A disk that is full for a while is told by the file's age, as all else is.
-        with contextlib.suppress(RPCError, RPCTimeoutOrCancelledError, OSError):
-            await client.workflow_service.get_system_info(GetSystemInfoRequest(), timeout=LIMIT)
-            await asyncio.to_thread(file.touch)
+async def _untold() -> None:
+    pass

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Coroutine, Sequence
+from typing import Annotated, Any
 
 import typer
 from temporalio.client import Client
@@ -18,7 +18,7 @@ from commands.identity import operator
 from commands.interviewing import asked_here
 from commands.options import AsJson, Config, Run, unprojected
 from commands.printing import complain, print_json, print_text
-from commands.process import run_async
+from commands.process import run_async, run_in_turn
 from commands.prose import named, origin
 from commands.settings import settings_of
 from openwop_mcp import jsontext
@@ -139,25 +139,28 @@ def interrupts_answer_command(
         found = await read_run(client, run)
         return meant(found, await open_interrupts(client, found), interrupt)
 
-    async def resolve(interrupt_id: str, value: bytes) -> None:
+    async def resolve(interrupt_id: str, value: bytes, one: OpenInterrupt | None = None) -> str:
         resolution = Resolution(interrupt_id, value, jsontext.encode(operator(settings.worker.tenant)))
-        await resolve_interrupt(await connect(settings), run, resolution)
+        try:
+            await resolve_interrupt(await connect(settings), run, resolution)
+        except InterruptRefusedError as error:
+            if one is None or error.code != "validation_error":
+                raise
+            # What was meant may be a question that the run came to since.
+            about = f"node {one.node_id} ({one.kind})" if one.node_id else f"the {one.kind}"
+            raise CommandError(f"{about}: {error}", code=error.code) from None
+        return interrupt_id
 
-    one = None
-    if given is None or interrupt is None or "/" not in interrupt:
-        one = run_async(find())
-        given = given if given is not None else sound_json(asked_here(one), "JSON", settings)
-        interrupt = one.interrupt_id
-    try:
-        run_async(resolve(interrupt, given))
-    except InterruptRefusedError as error:
-        if one is None or error.code != "validation_error":
-            raise
-        # What was meant may be a question that the run came to since.
-        about = f"node {one.node_id} ({one.kind})" if one.node_id else f"the {one.kind}"
-        raise CommandError(f"{about}: {error}", code=error.code) from None
+    def resolve_found(one: OpenInterrupt) -> Coroutine[Any, Any, str]:
+        value = given if given is not None else sound_json(asked_here(one), "JSON", settings)
+        return resolve(one.interrupt_id, value, one)
+
+    if given is not None and interrupt is not None and "/" in interrupt:
+        answered = run_async(resolve(interrupt, given))
+    else:
+        answered = run_in_turn(find(), resolve_found)
     if as_json:
-        print_json(jsontext.encode({"runId": run, "interruptId": interrupt}))
+        print_json(jsontext.encode({"runId": run, "interruptId": answered}))
     else:
         complain(f"answered; see 'worker.py runs show {run}'")
 

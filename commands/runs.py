@@ -38,7 +38,11 @@ from workflows.replay import export
 
 __all__ = ("app",)
 
-app = typer.Typer(no_args_is_help=True, help="Start runs and read what is recorded of them.")
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Start runs and read what is recorded of them. Which there are, the host lists (GET /runs), or"
+    " 'temporal workflow list'.",
+)
 
 
 @app.command("start")
@@ -104,7 +108,8 @@ def runs_show_command(run: Recorded, config: Config = None, as_json: AsJson = Fa
     if as_json:
         calls = [call_facts(call, going.get(call.activity_id)) for call in found.made]
         held = {} if version is None else {"pinnedTo": version}
-        facts = {"runId": found.run_id, "status": found.status, **held, "calls": calls, **run_error(found)}
+        stuck = {} if found.stuck is None else {"stuck": found.stuck}
+        facts = {"runId": found.run_id, "status": found.status, **held, **stuck, "calls": calls, **run_error(found)}
         print_json(jsontext.encode(facts))
         if changed:
             raise typer.Exit(1)
@@ -112,6 +117,8 @@ def runs_show_command(run: Recorded, config: Config = None, as_json: AsJson = Fa
     where = f", waiting for a worker on task queue '{found.task_queue}'" if found.status == "pending" else ""
     held_by = f", pinned to worker version '{version}'" if version is not None else ""
     print_text(f"{found.run_id}: {found.status}{where}{held_by}")
+    if found.stuck is not None:
+        print_text(f"its worker cannot go on, and is given the workflow task again and again: {found.stuck}")
     if found.failure is not None and found.status == "failed":
         print_text(f"{found.failed_node}: {found.failure[1]}" if found.failed_node else found.failure[1])
     for call in found.made:

@@ -19,12 +19,12 @@ from commands.connection import (
     check_encryption,
     check_retention,
     check_storage,
+    compression,
     connect,
     ends_without_key,
 )
 from commands.deployment import deployment_of, version_of, warn_unless_current
 from commands.errors import CommandError
-from commands.health import kept_healthy
 from commands.options import Config
 from commands.printing import complain
 from commands.process import run_async, until_stopped
@@ -62,18 +62,22 @@ def ready(**facts: str | list[str]) -> None:
 
 def tell_start(settings: Settings, config: str | None, does: str) -> None:
     """Log what is about to serve, before anything can fail: which code, by which settings, and who hears of it."""
+    temporal = settings.temporal
     plan = plan_of(os.environ)
     sent = {"traces": plan.traces, "metrics": plan.metrics}
     telemetry = ", ".join(f"{what} to {' and '.join(sorted(targets))}" for what, targets in sent.items() if targets)
     logger.info(
-        "openwop-mcp-pack %s, settings %s%s, %d servers: %s; Temporal %s, namespace %s; telemetry: %s",
+        "openwop-mcp-pack %s, settings %s%s, %d servers: %s; Temporal %s, namespace %s, %s TLS, compression %s;"
+        " telemetry: %s",
         importlib.metadata.version("openwop-mcp-pack"),
         config or DEFAULT_FILE,
         no_file(config),
         len(settings.servers),
         does,
-        settings.temporal.address,
-        settings.temporal.namespace,
+        temporal.address,
+        temporal.namespace,
+        "with" if temporal.tls else "without",
+        compression(temporal),
         telemetry or "none",
     )
 
@@ -96,7 +100,8 @@ def run_command(
     others = {DEFAULT_CLASS, *settings.server_classes.values()}.difference(own.served)
 
     async def serve() -> None:
-        tell_start(settings, config, f"takes on {', '.join(own.served)}")
+        version = "".join(f", {name} {value}" for name, value in version_of(own).items())
+        tell_start(settings, config, f"takes on {', '.join(own.served)}{version}")
         client = await connect(settings, traced=True)
         await check_retention(client)
         await check_storage(client, settings)
@@ -104,7 +109,7 @@ def run_command(
         async with running_worker(client, settings) as queues, starting_catalogs(client, settings):
             await warn_unless_current(client, own)
             await warn_unless_served(client, own.task_queue, others)
-            async with kept_healthy(client, healthy), watched(client):
+            async with watched(client, healthy):
                 ready(temporal=settings.temporal.address, taskQueues=queues, **version_of(own))
                 await ends_without_key(client)
 

@@ -46,6 +46,10 @@ MAX_OPENED = 4 * 1024**2
 MAX_DOWNLOAD = 1024**3
 """Bytes of a value that is asked for: as many as one may have."""
 
+MAX_DOWNLOADS = 256 * 1024**2
+"""Bytes of several that are asked for at once. All are in memory together, and a few times over while they are written:
+who wants more can ask again."""
+
 LARGEST_BODIES = 4
 """As on the REST surface."""
 
@@ -149,7 +153,14 @@ def _routes(converter: DataConverter, authenticator: Authenticator, *, most: int
 
     @trusted.post("/download")
     async def download(request: Request) -> Response:
-        return await answered(request, lambda payload: open_payload(payload, converter, most=MAX_DOWNLOAD))
+        taken = 0
+
+        async def whole(payload: Payload) -> Payload:
+            nonlocal taken
+            taken = _together(taken, size_of(payload))
+            return await open_payload(payload, converter, most=MAX_DOWNLOAD)
+
+        return await answered(request, whole)
 
     router.include_router(trusted)
     return router
@@ -161,6 +172,17 @@ async def _opened(payload: Payload, converter: DataConverter, *, most: int) -> P
     except LostValueError:
         # It shows what is known of it, and must not keep a page from all else; nor may what never was a reference.
         return payload
+
+
+def _together(taken: int, size: int) -> int:
+    """Bytes of values with another one among them. However large the first one is, it may be the only one."""
+    if taken and taken + size > MAX_DOWNLOADS:
+        raise HostError(
+            "payload_too_large",
+            f"the values have more than {MAX_DOWNLOADS} bytes together: ask for fewer at once, and for a large one by"
+            " itself",
+        )
+    return taken + size
 
 
 @contextlib.contextmanager

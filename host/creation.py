@@ -27,7 +27,7 @@ from .principals import Principal
 from .records import Keyed
 from .scopes import START_WITHIN, Scopes
 from .siblings import client as runs
-from .web import Answer
+from .web import Answer, beside
 
 __all__ = ("Creation",)
 
@@ -81,7 +81,7 @@ class Creation:
     ) -> Answer:
         host = self._host
         definition = host.workflows.get(asked.workflow_id)
-        _check(asked, definition)
+        await _check(asked, definition)
         if asked.callback_url is not None:
             await callbacks.check(asked.callback_url, host.settings.host.callback_network)
         start = RunStart(
@@ -124,12 +124,12 @@ class Creation:
                 raise
 
 
-def _check(asked: CreateRun, definition: Definition) -> None:
+async def _check(asked: CreateRun, definition: Definition) -> None:
     """Refuse what a run would fail with before its first node."""
     schema = jsontext.member(definition.raw, "configurableSchema")
     if schema is not None:
         configurable.check_by(schema, asked.configurable)
-    for name, what in definition.misfits(dict(jsontext.members(asked.inputs))):
+    for name, what in await beside(asked.inputs, lambda inputs: definition.misfits(dict(jsontext.members(inputs)))):
         raise invalid(place("inputs", name), what)
 
 

@@ -11,7 +11,7 @@ import logging
 import re
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, get_args
@@ -51,7 +51,8 @@ MOST_LOOKED_AT = 1000
 """Rows that one request looks at. A page that has to be found among more is short, and goes on from there."""
 
 STRETCH_ROWS = 500
-"""Rows that a stretch of time may have: they are sorted here, and most of them are not shown."""
+"""Rows that a stretch of time may have where nobody knows how many of them are wanted. Without a filter it may have
+twice as many as a page shows: ten rows cost Temporal more than a count of all does."""
 
 AT_ONCE = 10
 """Runs that are looked at together."""
@@ -61,6 +62,9 @@ SECOND = 1_000_000
 
 FIRST_STRETCH = 60 * SECOND
 """The stretch that is tried first where there are many runs."""
+
+LONGER = 16
+"""How much longer the next one is where it was too short: few steps lead from a minute to the last run of a year."""
 
 SHORTEST_STRETCH = SECOND // 1000
 """What began within it is taken whole, however much it is."""
@@ -138,7 +142,6 @@ class _Row:
     began: int
     run_id: str
     part: str
-    workflow_id: str | None = field(compare=False)
     status: WorkflowExecutionStatus | None = field(compare=False)
 
     @property
@@ -171,27 +174,33 @@ class RunList:
             HostError: ``validation_error`` if the cursor is none of this list's.
             RPCError: Temporal does not answer.
         """
-        cursors = await self._sealing()
         before: tuple[int, str] | None = None
         if asked.cursor is not None:
+            cursors = await self._sealing()
             began, _, run_id = cursors.open(asked.cursor, tenant=tenant, narrowed=asked.narrowed).partition(" ")
             before = int(began), run_id
         shown: list[bytes] = []
         looked_at, ends_at, more = 0, "", False
-        async for rows in self._rows(tenant, before, asked.workflow_id):
-            told = await asyncio.gather(*(self._snapshot(row, asked.status) for row in rows))
-            for row, snapshot in zip(rows, told, strict=True):
-                if len(shown) < asked.size:
-                    ends_at = f"{row.began} {row.run_id}"
-                if snapshot is not None:
-                    shown.append(snapshot)
-            looked_at += len(rows)
-            # One more than is shown tells that there is a next page.
-            more = len(shown) > asked.size or looked_at >= MOST_LOOKED_AT
+        async for stretch in self._rows(tenant, before, asked):
+            left = stretch
+            while left and not more:
+                # One more than is shown tells that there is a next page.
+                at_once = min(AT_ONCE, asked.size + 1 - len(shown))
+                rows, left = left[:at_once], left[at_once:]
+                told = await asyncio.gather(*(self._snapshot(row, asked.status) for row in rows))
+                for row, snapshot in zip(rows, told, strict=True):
+                    if len(shown) < asked.size:
+                        ends_at = f"{row.began} {row.run_id}"
+                    if snapshot is not None:
+                        shown.append(snapshot)
+                looked_at += len(rows)
+                more = len(shown) > asked.size or looked_at >= MOST_LOOKED_AT
             if more:
                 break
         members = [("runs", b"[" + b",".join(shown[: asked.size]) + b"]")]
         if more:
+            # Not before, since a host that lacks its key can still show what one page holds.
+            cursors = await self._sealing()
             cursor = cursors.seal(ends_at, tenant=tenant, narrowed=asked.narrowed)
             members.append(("nextCursor", jsontext.encode(cursor)))
         return Answer(200, jsontext.build(members))
@@ -224,36 +233,31 @@ class RunList:
         # Inputs may be megabytes each; who wants them reads the run.
         return jsontext.build([member for member in jsontext.members(snapshot) if member[0] != "inputs"])
 
-    async def _rows(
-        self, tenant: str, before: tuple[int, str] | None, workflow_id: str | None
-    ) -> AsyncIterator[Sequence[_Row]]:
-        """The rows of a tenant from a position on, newest first, a few at a time."""
-        recent = [] if before is not None else await self._recently(tenant)
+    async def _rows(self, tenant: str, before: tuple[int, str] | None, asked: Asked) -> AsyncIterator[Sequence[_Row]]:
+        """The rows of a tenant from a position on, newest first, one stretch of time after the other."""
+        recent: list[_Row] | None = None if before is None else []
         # One more, for stores that count finer than microseconds.
-        async for since, stretch in self._stretches(tenant, None if before is None else before[0] + 1):
+        async for since, stretch in self._stretches(tenant, None if before is None else before[0] + 1, asked):
             # What is listed and what was remembered may be the same run.
-            own = [row for row in recent if row.began > since]
             listed = {row.run_id for row in stretch}
+            if recent is None:
+                recent = await self._recently(tenant, asked.workflow_id, listed)
+            own = [row for row in recent if row.began > since]
             rows = sorted([*stretch, *(row for row in own if row.run_id not in listed)], reverse=True)
             recent = [row for row in recent if row.began <= since]
-            wanted = [
-                row
-                for row in rows
-                if (before is None or row.position < before) and workflow_id in {None, row.workflow_id}
-            ]
-            for start in range(0, len(wanted), AT_ONCE):
-                yield wanted[start : start + AT_ONCE]
+            yield [row for row in rows if before is None or row.position < before]
 
-    async def _recently(self, tenant: str) -> list[_Row]:
-        """The rows of what this host has created within the lag, as far as a page has room for it."""
+    async def _recently(self, tenant: str, workflow_id: str | None, listed: Collection[str]) -> list[_Row]:
+        """The rows of what this host has created within the lag and is not listed, as far as a page has room for it."""
         since = time.monotonic() - LAG
         while self._recent and self._recent[0][0] < since:
             self._recent.popleft()
-        own = [run_id for _, run_id in self._recent if run_id.startswith(f"{tenant}/")][-MAX_PAGE_SIZE:]
+        newest = [run_id for _, run_id in self._recent if run_id.startswith(f"{tenant}/")][-MAX_PAGE_SIZE:]
+        own = [run_id for run_id in newest if run_id not in listed]
         found: list[_Row] = []
         for start in range(0, len(own), AT_ONCE):
             some = await asyncio.gather(*map(self._described, own[start : start + AT_ONCE]))
-            found += [await _row(one) for one in some if one is not None]
+            found += [_row(one) for one in some if one is not None and await _is_of(one, workflow_id)]
         return found
 
     async def _described(self, run_id: str) -> WorkflowExecution | None:
@@ -265,8 +269,15 @@ class RunList:
                 return None
             raise
 
-    async def _stretches(self, tenant: str, until: int | None) -> AsyncIterator[tuple[int, list[_Row]]]:
-        """Stretches of time, the newest first, each with what began in it; the last one has no beginning."""
+    async def _stretches(self, tenant: str, until: int | None, asked: Asked) -> AsyncIterator[tuple[int, list[_Row]]]:
+        """Stretches of time, the newest first, each with what began in it; the last one has no beginning.
+
+        Args:
+            tenant: Whose.
+            until: Where the first one ends; None for all that has begun.
+            asked: What is looked for. With a filter nobody knows how many rows that takes.
+        """
+        most = STRETCH_ROWS if asked.narrowed else min(2 * (asked.size + 1), STRETCH_ROWS)
         # A tenant has no quote in it, nor anything else that would end the string.
         query = f"WorkflowType = '{runs.GRAPH_RUN}' AND WorkflowId STARTS_WITH '{tenant}/'"
         now = _microseconds(datetime.now(UTC))
@@ -274,34 +285,62 @@ class RunList:
         length = FIRST_STRETCH
         while True:
             older = f"{query} AND StartTime <= '{_moment(until)}'"
-            if (await self._client.count_workflows(older)).count <= STRETCH_ROWS:
-                yield -1, await self._fetch(tenant, older)
+            if await self._count(older) <= most:
+                yield -1, await self._fetch(tenant, older, asked.workflow_id)
                 return
-            while True:
-                since = min(until, now) - length
-                stretch = f"{older} AND StartTime > '{_moment(since)}'"
-                count = (await self._client.count_workflows(stretch)).count
-                if count <= STRETCH_ROWS or length <= SHORTEST_STRETCH:
-                    break
-                length //= 4
-            yield since, await self._fetch(tenant, stretch)
-            until = since
-            if count < STRETCH_ROWS // 4:
-                length *= 4
+            end = min(until, now)
+            length = await self._length(older, end, length, most)
+            until = end - length
+            stretch = f"{older} AND StartTime > '{_moment(until)}'"
+            yield until, await self._fetch(tenant, stretch, asked.workflow_id)
 
-    async def _fetch(self, tenant: str, query: str) -> list[_Row]:
+    async def _length(self, older: str, end: int, length: int, most: int) -> int:
+        """How long a stretch has to be that has at least half of the rows that it may have, and no more than all.
+
+        Args:
+            older: Finds what began before its end, which is more than it may have.
+            end: Its end.
+            length: What is tried first.
+            most: Rows that it may have. What began within a moment is taken whole.
+        """
+        # The longest one that is known to be too short, and the shortest one that is too long.
+        short, long = 0, end
+        while long - short > SHORTEST_STRETCH:
+            count = await self._count(f"{older} AND StartTime > '{_moment(end - length)}'")
+            if most // 2 <= count <= most:
+                return length
+            if count < most // 2:
+                short = length
+            else:
+                long = length
+            # As though they had begun evenly, as long as none is too short.
+            length = min(LONGER * short, (short + long) // 2) if short else max(1, long * most * 3 // 4 // count)
+        return long
+
+    async def _count(self, query: str) -> int:
+        return (await self._client.count_workflows(query)).count
+
+    async def _fetch(self, tenant: str, query: str, workflow_id: str | None) -> list[_Row]:
         listed = self._client.list_workflows(query, page_size=STRETCH_ROWS)
         # Looked at again: SQLite takes capitals for small letters, and another store might take a sign for a wildcard.
-        return [await _row(found) async for found in listed if found.id.startswith(f"{tenant}/")]
+        own = [found async for found in listed if found.id.startswith(f"{tenant}/")]
+        return [_row(found) for found in own if await _is_of(found, workflow_id)]
 
 
-async def _row(found: WorkflowExecution) -> _Row:
+def _row(found: WorkflowExecution) -> _Row:
+    return _Row(_microseconds(found.start_time), found.id, found.run_id, found.status)
+
+
+async def _is_of(found: WorkflowExecution, workflow_id: str | None) -> bool:
+    """Whether a run is of a workflow, or of any where none is given."""
+    if workflow_id is None:
+        return True
     try:
-        workflow_id = (await found.memo()).get(runs.WORKFLOW_ID)
+        memo = await found.memo()
     except EncryptionError:
-        # It is left out where it is read, and must not keep its tenant from all other runs.
-        workflow_id = None
-    return _Row(_microseconds(found.start_time), found.id, found.run_id, workflow_id, found.status)
+        # Whatever it is of, it is left out, and said to be, where it is read.
+        return True
+    return bool(memo.get(runs.WORKFLOW_ID) == workflow_id)
 
 
 def _microseconds(moment: datetime) -> int:

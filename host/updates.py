@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from weakref import WeakValueDictionary
 
 from temporalio.client import Client, WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError
@@ -14,6 +15,7 @@ from openwop_mcp.failures import json_payload
 
 from .errors import HostError
 from .ids import BoundId
+from .siblings import client as runs
 
 __all__ = ("RunOverError", "UpdateRefusedError", "update", "was_taken")
 
@@ -89,10 +91,10 @@ async def update(client: Client, run_id: BoundId, name: str, given: bytes, *, ag
             raise UpdateRefusedError(error.cause.type, error.cause.message) from None
         raise
     except (TimeoutError, WorkflowUpdateRPCTimeoutOrCancelledError):
-        raise _not_taken() from None
+        raise await _not_taken(client, run_id) from None
     except RPCError as error:
         if error.status in _NO_ROOM:
-            raise _not_taken() from None
+            raise await _not_taken(client, run_id) from None
         if error.status is RPCStatusCode.NOT_FOUND:
             raise RunOverError from None
         if error.status is RPCStatusCode.INVALID_ARGUMENT:
@@ -127,9 +129,14 @@ async def was_taken(client: Client, run_id: BoundId, again: str) -> bool:
     return True
 
 
-def _not_taken() -> HostError:
+async def _not_taken(client: Client, run_id: BoundId) -> HostError:
+    version = None
+    with contextlib.suppress(RPCError, TimeoutError):
+        async with asyncio.timeout(PATIENCE):
+            version = await runs.pinned_to(client, str(run_id))
+    needed = "one" if version is None else f"one of version '{version}', which the run is pinned to,"
     return HostError(
         "service_unavailable",
-        f"no worker took it within {PATIENCE:g} s, and one may still take it: see that one runs, and try again",
+        f"no worker took it within {PATIENCE:g} s, and one may still take it: see that {needed} runs, and try again",
         retry_after=RETRY_AFTER,
     )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
@@ -22,6 +24,7 @@ __all__ = (
     "JSON",
     "Answer",
     "Authenticator",
+    "beside",
     "body_limit",
     "caller",
     "header",
@@ -31,6 +34,8 @@ __all__ = (
     "with_head",
 )
 
+T = TypeVar("T")
+
 JSON = "application/json"
 """The one media type of bodies, both ways; events may also be streamed."""
 
@@ -38,6 +43,12 @@ NOT_MODIFIED = 304
 
 BODY_ROOM = 256 * 1024
 """Bytes that a body may have beside a run's inputs: all the tags that a run may have fill half of it."""
+
+LONG = 256 * 1024
+"""Bytes of a text from which on it is worked through in a thread: below that it takes some milliseconds at worst."""
+
+_READERS = ThreadPoolExecutor(2, "body")
+"""Threads for long texts: more would only take the event loop's time."""
 
 
 class Authenticator(Protocol):
@@ -142,6 +153,11 @@ async def read_body(request: Request, *, most: int) -> bytes:
     if body and media_type != JSON:
         raise HostError("unsupported_media_type", f"Content-Type: send {JSON}")
     return bytes(body)
+
+
+async def beside(text: bytes, work: Callable[[bytes], T]) -> T:
+    """Work through what was sent; through a long text in a thread, so that other requests are answered meanwhile."""
+    return work(text) if len(text) < LONG else await asyncio.get_running_loop().run_in_executor(_READERS, work, text)
 
 
 def represented(request: Request, etag: str, parts: Sequence[bytes]) -> Response:

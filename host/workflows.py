@@ -124,7 +124,9 @@ class Workflows:
         workflow = self._by_id.get(workflow_id)
         if workflow is None:
             near = _did_you_mean(workflow_id, [one.id for one in self._by_id.values() if one.definition is not None])
-            raise HostError("not_found", f"workflowId: there is no such workflow here{near}")
+            raise HostError(
+                "not_found", f"workflowId: there is no such workflow here{near}; graphs are read when the host starts"
+            )
         return workflow
 
     def get(self, workflow_id: str) -> Definition:

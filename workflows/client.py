@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import count
 
 from temporalio.api.common.v1 import Payloads
-from temporalio.api.enums.v1 import EventType, PendingActivityState, VersioningBehavior
+from temporalio.api.enums.v1 import EventType, PendingActivityState, VersioningBehavior, WorkflowTaskFailedCause
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import (
     Client,
@@ -29,7 +29,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from openwop_mcp import encryption, jsontext
 from openwop_mcp.effects.shared import effect_workflow_id
 from openwop_mcp.errors import KeyMismatchError
-from openwop_mcp.failures import json_payload
+from openwop_mcp.failures import json_payload, said
 from openwop_mcp.nodes import REGISTRY
 from openwop_mcp.runs.definition import Definition, DefinitionError, parse
 from openwop_mcp.runs.events import RunEvent
@@ -99,6 +99,22 @@ STATUS = {
 }
 """How a run ended, by the last event of its log, or of its history where it has no log."""
 
+TASK_ENDS = frozenset(
+    {
+        EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED,
+        EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED,
+        EventType.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT,
+    }
+)
+"""How a workflow task ends. Of its further attempts history has none."""
+
+OF_CODE = frozenset(
+    {
+        WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_WORKFLOW_WORKER_UNHANDLED_FAILURE,
+        WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_NON_DETERMINISTIC_ERROR,
+    }
+)
+"""Why a workflow task fails again and again. Of other causes, such as a reset or what arrived meanwhile, none stays."""
 
 TURNS = frozenset({"run.paused", "run.resumed"})
 """The events that say whether a run is paused: the last of them holds."""
@@ -236,6 +252,22 @@ class RecordedRun:
         """The node that made a run of a graph fail, if one did."""
         told = self.log[-1] if self.is_graph and self.log else None
         return jsontext.decode(told.payload).get("failedNodeId") if told and told.type == "run.failed" else None
+
+    @property
+    def stuck(self) -> str | None:
+        """Why its last workflow task failed, which Temporal has tried again ever since; None where it can go on.
+
+        It is what a workflow's code raised, so that of a run with something to mask the type alone is told.
+        """
+        if self.status in {"completed", "failed", "cancelled"}:
+            return None
+        last = next((event for event in reversed(self.histories[-1].events) if event.event_type in TASK_ENDS), None)
+        if last is None or last.workflow_task_failed_event_attributes.cause not in OF_CODE:
+            return None
+        failure = last.workflow_task_failed_event_attributes.failure
+        named = failure.application_failure_info.type
+        told = said(failure) if self.masks is None else ""
+        return ": ".join(part for part in (named, told) if part) or "the worker's log says why"
 
     @property
     def task_queue(self) -> str:

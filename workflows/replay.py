@@ -18,6 +18,7 @@ from temporalio.client import WorkflowHistory
 from temporalio.converter import DataConverter
 from temporalio.worker import Replayer
 
+from openwop_mcp.encryption import EncryptionError
 from openwop_mcp.runs.records import records
 from openwop_mcp.storage import LostValueError, add_values, open_events
 
@@ -25,7 +26,16 @@ from .catalog import CatalogWorkflow
 from .effect import EffectWorkflow
 from .run import RunWorkflow
 
-__all__ = ("HistoryFileError", "ReplayVerdict", "WorkflowClassError", "export", "load", "read_file", "replay")
+__all__ = (
+    "HistoryFileError",
+    "ReplayVerdict",
+    "WorkflowClassError",
+    "export",
+    "files_of",
+    "open_file",
+    "read_file",
+    "replay",
+)
 
 
 _SENTENCE = re.compile(r'message: "((?:[^"\\]|\\.)*)"')
@@ -48,7 +58,9 @@ class WorkflowClassError(Exception):
 
 
 class HistoryFileError(Exception):
-    """A file that should hold an exported history does not; the message names it and says why."""
+    """A file that should hold an exported history does not, or cannot be opened; the message names it and says why."""
+
+    code = "validation_error"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +112,8 @@ async def replay(
     """Replay each history.
 
     Args:
-        histories: With large values in their places, as :func:`load` reads them. What is encrypted is opened in them.
+        histories: With large values in their places, as :func:`read_file` reads them. What is encrypted is opened in
+            them.
         workflows: Workflow classes of authors, beside the pack's own.
         data_converter: That of the worker which made the histories, where it is not the default. With storage in it a
             replay would store again what the workflow sends.
@@ -251,16 +264,31 @@ def export(histories: Sequence[WorkflowHistory], values: Mapping[str, bytes] | N
     return json.dumps(text, indent=2, sort_keys=True)
 
 
-def load(path: Path) -> list[tuple[Path, WorkflowHistory]]:
-    """Read an exported history, or every ``*.json`` of a folder; each stands beside its file.
+def files_of(path: Path) -> list[Path]:
+    """The file itself, or every ``*.json`` of a folder.
 
     Raises:
-        HistoryFileError: There is none, or one is no history.
+        HistoryFileError: The folder has none.
     """
     files = sorted(path.glob("*.json")) if path.is_dir() else [path]
     if not files:
         raise HistoryFileError(f"{path}: holds no exported history (*.json)")
-    return [(file, history) for file in files for history in read_file(file)]
+    return files
+
+
+async def open_file(path: Path, data_converter: DataConverter) -> list[WorkflowHistory]:
+    """Read one exported history as :func:`read_file` does, and open what is encrypted in it.
+
+    Raises:
+        HistoryFileError: It cannot be read, is no history, or holds what the converter cannot open.
+    """
+    histories = read_file(path)
+    for event in (event for history in histories for event in history.events):
+        try:
+            await open_events([event], data_converter)
+        except EncryptionError as error:
+            raise HistoryFileError(f"{path}: event {event.event_id}: {error}") from None
+    return histories
 
 
 def read_file(path: Path) -> list[WorkflowHistory]:

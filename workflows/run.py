@@ -224,7 +224,7 @@ class RunWorkflow:
     def _carry_out(self, command: machines.Command) -> RawValue | None:
         match command:
             case machines.ScheduleNode():
-                self._watch(command.ordinal, self._schedule(command))
+                self._watch(command.ordinal, self._schedule(command), command.node_id)
             case machines.StartTimer():
                 self._watch(
                     command.ordinal,
@@ -247,9 +247,8 @@ class RunWorkflow:
                     type=command.code,
                     non_retryable=True,
                 )
-                sensitive = self._machine.is_sensitive(command.node_id)
-                self._log_failure(command, sensitive=sensitive)
-                raise failures.unsaid(error) if sensitive else error
+                self._log("failed", command.node_id, command)
+                raise failures.unsaid(error) if self._machine.is_sensitive(command.node_id) else error
             case machines.CancelRun():
                 raise asyncio.CancelledError
             case machines.ContinueAsNew():
@@ -302,17 +301,19 @@ class RunWorkflow:
         task.add_done_callback(_called_back)
         return task
 
-    def _log_failure(self, command: machines.FailRun, *, sensitive: bool) -> None:
-        node = "" if command.node_id is None else f", node {command.node_id}"
-        message = "" if sensitive else f": {terminal.escape(command.message[:MAX_LOGGED])}"
-        told = {} if sensitive else jsontext.decode(command.details)
+    def _log(self, became: str, node_id: str | None, why: machines.FailRun | failures.CallFailure) -> None:
+        sensitive = self._machine.is_sensitive(node_id)
+        node = "" if node_id is None else f", node {node_id}"
+        message = "" if sensitive else f": {terminal.escape(why.message[:MAX_LOGGED])}"
+        told = {} if sensitive else jsontext.decode(why.details)
         facts = {name: told.get(member) for name, member in LOGGED.items()}
-        facts |= {"node": command.node_id, "tenant": self._start.owner.tenant}
+        facts |= {"node": node_id, "tenant": self._start.owner.tenant}
         _logger.warning(
-            "run %s failed%s: %s%s",
+            "run %s %s%s: %s%s",
             workflow.info().workflow_id,
+            became,
             node,
-            command.code,
+            why.code,
             message,
             extra={"facts": {name: value for name, value in facts.items() if isinstance(value, str | int)}},
         )
@@ -366,7 +367,7 @@ class RunWorkflow:
         info = workflow.info()
         return self._start.reset or info.run_id != info.original_execution_run_id
 
-    def _watch(self, ordinal: int, task: asyncio.Task[Any]) -> None:
+    def _watch(self, ordinal: int, task: asyncio.Task[Any], node_id: str | None = None) -> None:
         """Turn the task's end into a fact. Facts are only queued here; one loop takes what a workflow task brought."""
         self._under_way[ordinal] = task
 
@@ -374,6 +375,9 @@ class RunWorkflow:
             del self._under_way[ordinal]
             if (fact := _fact(ordinal, done)) is not None:
                 self._facts.append(fact)
+            if isinstance(fact, machines.NodeFailed) and fact.failure.happened.in_doubt and fact.failure.happened.ask:
+                # Any other doubt fails the run, which is told then.
+                self._log("has an effect in doubt", node_id, fact.failure)
 
         task.add_done_callback(ended)
 

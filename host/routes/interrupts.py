@@ -13,7 +13,7 @@ from ..errors import HostError
 from ..interrupts import Interrupts, bearer_of
 from ..limiting import Admission
 from ..tokens import Claims
-from ..web import Answer, body_limit, caller, read_body, run_of, with_head
+from ..web import Answer, beside, body_limit, caller, read_body, run_of, with_head
 
 __all__ = ("routes",)
 
@@ -36,7 +36,7 @@ def routes(host: Host) -> APIRouter:
     ) -> Response:
         """Take an answer, or give what came of it before. What takes it is told a name of the request."""
         body = await read_body(request, most=body_limit(host.settings.limits))
-        value = bodies.read_resolve(body)
+        value = await beside(body, bodies.read_resolve)
         if len(value) > host.options.call_bytes:
             # More would not come through to the run, or not the run's refusal back.
             most = host.options.call_bytes

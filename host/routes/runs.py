@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from http import HTTPStatus
 from typing import get_args
 
@@ -19,7 +20,7 @@ from ..listing import Asked, RunList
 from ..records import Keyed
 from ..siblings import client as runs
 from ..snapshot import RunStatus
-from ..web import Answer, body_limit, caller, header, read_body, run_of, with_head
+from ..web import Answer, beside, body_limit, caller, header, read_body, run_of, with_head
 
 __all__ = ("routes",)
 
@@ -116,7 +117,8 @@ def routes(host: Host) -> APIRouter:
         keyed = Keyed.of(
             header(request, records.HEADER), tenant=principal.tenant, operation="createRun", body=body, dedup=dedup
         )
-        asked = bodies.read_create_run(body, tenant=principal.tenant, callbacks=callbacks)
+        read = partial(bodies.read_create_run, tenant=principal.tenant, callbacks=callbacks)
+        asked = await beside(body, read)
         enforced = scopes.asked(dedup, asked.scope_id)
         return (await creation.create(principal, asked, keyed, enforced=enforced)).response()
 

@@ -71,7 +71,6 @@ _FOLLOW = {
     _OBJECT: re.compile(rf"{_WS}(?:(}})|,{_WS}({_STRING}){_WS}:{_WS})".encode()),
     _ARRAY: re.compile(rf"{_WS}(?:(\])|,{_WS}())".encode()),
 }
-_SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 _BYTE = re.compile(r"\(byte (\d+)\)$")
 
 # What is left of a text to measure its depth by: one sign for what opens, one for what closes, and the quotes.
@@ -422,8 +421,9 @@ def _again(decoder: msgspec.json.Decoder[Any], data: bytes, opener: int | None =
     Returns:
         The lengths of the values. None if the text is too deep for msgspec, and it knows nothing.
     """
-    # Escaped backslashes go first, so that each one left begins an escape. All that is respelled keeps its length.
-    plain = _SURROGATE_ESCAPE.sub(rb"\\u0000", data.replace(rb"\\", rb"\/"))
+    # Escaped backslashes go first, so that each one left begins an escape. All that is respelled keeps its length, and
+    # `replace` takes a tenth of what a pattern would: whoever writes the text chooses how often.
+    plain = data.replace(rb"\\", rb"\/").replace(rb"\ud", rb"\u0").replace(rb"\uD", rb"\u0")
     try:
         return [len(value) for value in _values(decoder.decode(plain))]
     except RecursionError:
@@ -494,7 +494,7 @@ def _children(data: bytes, opener: int, lengths: list[int] | None = None) -> Ite
 def _slow_members(data: bytes, most: int | None = None) -> Iterator[tuple[str, bytes]]:
     for name, value in _children(data, _OBJECT, _again(_members_decoder(most), data, _OBJECT)):
         _check_utf8(name)
-        yield _decoder.decode(name.decode()), value
+        yield _decoder.raw_decode(name.decode())[0] if b"\\" in name else name[1:-1].decode(), value
 
 
 # --- decoding ---------------------------------------------------------------------------------------------------------

@@ -40,6 +40,7 @@ from tests.chaos.counting_server import FIRST_BYTE, WORKER, Seen
 from tests.chaos.flows import STICKY, Asked, Caller, Ended
 from tests.chaos.judge import IN_DOUBT, Attempt, Evidence, Outcome, Verdict, judge
 from tests.chaos.plan import AFTER, KEYED, SERVER, TOOLS, PlannedRun, plan
+from tests.support.servers.mastered import mastered
 from workflows.client import read_run, start_run
 
 __all__ = ("Effects", "run")
@@ -268,28 +269,6 @@ class Temporal:
         self.outages.append((down, time.time()))
 
 
-@contextlib.asynccontextmanager
-async def counting(seed: str, port: int, book: Path) -> AsyncIterator[asyncio.subprocess.Process]:
-    """The process with the server; its book is written when the context ends."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "tests.chaos.counting_server",
-        *(seed, str(port), str(book)),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        cwd=ROOT,
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    try:
-        await process.stdout.readline()
-        yield process
-    finally:
-        process.stdin.close()
-        await process.wait()
-
-
 def free_port(rng: random.Random) -> int:
     """A port that nobody listens on, see `PORTS`."""
     while True:
@@ -450,7 +429,7 @@ class Storm:
         book, config = self._folder / "seen.json", self._folder / "settings.toml"
         began = time.monotonic()
         async with (
-            counting(self.report.seed, ports[0], book) as server,
+            mastered("tests.chaos.counting_server", self.report.seed, str(ports[0]), str(book)) as server,
             Temporal(ports[1], self._folder / "temporal.db") as temporal,
         ):
             config.write_text(settings(temporal.address, ports[0]), encoding="utf-8")

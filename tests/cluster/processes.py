@@ -19,6 +19,7 @@ from tests.chaos.counting_server import WORKER
 from tests.cluster.plan import SERVER, TENANT, workflows
 from tests.support.cli import ROOT
 from tests.support.host_process import ACME, keys
+from tests.support.servers.mastered import mastered
 
 __all__ = ("Process", "Server", "counting", "hosts", "workers", "write_settings")
 
@@ -189,20 +190,5 @@ class Server:
 @contextlib.asynccontextmanager
 async def counting(port: int, book: Path) -> AsyncIterator[Server]:
     """The process with the server; its book is written when the context ends."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "tests.cluster.counting_server",
-        *(str(port), str(book)),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        cwd=ROOT,
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    try:
-        await process.stdout.readline()
+    async with mastered("tests.cluster.counting_server", str(port), str(book)) as process:
         yield Server(process)
-    finally:
-        process.stdin.close()
-        await process.wait()

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 import pytest
 from temporalio.client import Client
 
-from openwop_mcp import embedded
 from openwop_mcp.embedded import EmbeddedTemporal, embedded_temporal
+from tests.support.tuned_temporal import tuned_temporal
 
 SHORT_HISTORY = 40
 """Events after which the second Temporal suggests a continue-as-new; the default of 4,096 takes seconds to reach."""
@@ -28,8 +28,5 @@ async def client(temporal: EmbeddedTemporal) -> Client:
 @pytest.fixture(scope="session")
 async def short_client() -> AsyncIterator[Client]:
     """A client of a Temporal that suggests continue-as-new early."""
-    with pytest.MonkeyPatch.context() as patch:
-        suggestion = f"limit.historyCount.suggestContinueAsNew={SHORT_HISTORY}"
-        patch.setattr(embedded, "DYNAMIC_CONFIG", (*embedded.DYNAMIC_CONFIG, suggestion))
-        async with embedded_temporal() as server:
-            yield await Client.connect(server.address)
+    async with tuned_temporal(f"limit.historyCount.suggestContinueAsNew={SHORT_HISTORY}") as server:
+        yield await Client.connect(server.address)

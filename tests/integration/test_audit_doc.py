@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.documents import Played, play
+from tests.support.cli import cli
+from tests.support.documents import Played, play, read
 
 
 @pytest.fixture(scope="module")
@@ -46,3 +47,27 @@ async def test_its_reader_passes_over_what_is_no_answer_and_says_what_it_cannot_
     (played.folder / "sealed.json").write_text(json.dumps(run), encoding="utf-8")
     sealed = look(played.folder, "sealed.json")
     assert (sealed.returncode, "--decode" in sealed.stderr) == (1, True)
+
+
+@pytest.mark.timeout(400)
+async def test_arguments_that_were_changed_pass_as_the_page_says(played: Played) -> None:
+    """A gap that the page has to name for as long as it is there."""
+    run = json.loads((played.folder / "run.json").read_text(encoding="utf-8"))
+    inputs = [
+        payload
+        for event in run["events"]
+        if "activityTaskScheduledEventAttributes" in event
+        for payload in event["activityTaskScheduledEventAttributes"]["input"]["payloads"]
+    ]
+    changed = 0
+    for payload in inputs:
+        data = base64.b64decode(payload["data"])
+        changed += data.count(b"Bern")
+        payload["data"] = base64.b64encode(data.replace(b"Bern", b"Rome")).decode()
+    assert changed > 0
+    other = played.folder / "other-arguments.json"
+    other.write_text(json.dumps(run), encoding="utf-8")
+    replayed = await cli("replay", str(other), "--json")
+    assert [verdict["sound"] for verdict in replayed.json] == [True]
+    [row] = [line for line in read("docs/audit.md").splitlines() if line.startswith("| What was asked")]
+    assert "not hashed, and `replay` does not compare them" in row

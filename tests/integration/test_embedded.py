@@ -17,6 +17,7 @@ import pytest
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client, WorkflowExecutionStatus
 
+from openwop_mcp import embedded
 from openwop_mcp.embedded import EmbeddedTemporalError, embedded_temporal, find_temporal
 
 
@@ -203,3 +204,8 @@ async def test_a_folder_for_the_data_that_cannot_be_made_is_named(tmp_path):
     with pytest.raises(EmbeddedTemporalError, match="cannot be made"):
         async with embedded_temporal(db=tmp_path / "file" / "temporal.db"):
             pass
+
+
+def test_a_temporal_of_short_histories_leaves_those_that_start_after_it_as_they_are(short_client):
+    assert short_client.service_client.config.target_host
+    assert [one for one in embedded.DYNAMIC_CONFIG if "suggestContinueAsNew" in one] == []

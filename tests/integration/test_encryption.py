@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import signal
+import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +30,7 @@ from openwop_mcp.config import Settings, SettingsError, load
 from openwop_mcp.embedded import find_temporal
 from openwop_mcp.encryption import Encryption, with_encryption
 from openwop_mcp.storage import data_converter
-from tests.support.author_flows import Author
+from tests.support.author_flows import Author, Call, Calls, Told
 from tests.support.cli import Done, Serving, cli, serving
 from tests.support.fake_server import FakeServer, Reply, Request, error_reply, modern, notice_event, result_reply
 from tests.support.graphs import node, workflow
@@ -391,6 +392,27 @@ async def test_an_export_stays_encrypted_unless_it_is_asked_to_be_opened_and_bot
     assert "encryption.keys" in without.json["error"]["message"]
 
 
+async def test_a_byte_that_was_changed_in_a_sealed_export_is_told_by_file_and_event(at, tmp_path):
+    run = await at.run("odd")
+    sealed, changed = tmp_path / "sealed.json", tmp_path / "changed.json"
+    assert (await at.cli("runs", "export", run, "--out", str(sealed))).status == 0
+    history = json.loads(sealed.read_text(encoding="utf-8"))
+    [event] = [one for one in history["events"] if "activityTaskCompletedEventAttributes" in one]
+    [payload] = event["activityTaskCompletedEventAttributes"]["result"]["payloads"]
+    data = base64.b64decode(payload["data"])
+    payload["data"] = base64.b64encode(data[:-1] + bytes([data[-1] ^ 1])).decode()
+    changed.write_text(json.dumps(history), encoding="utf-8")
+    folder, alone, shown = await asyncio.gather(
+        at.cli("replay", str(tmp_path), "--json"),
+        at.cli("replay", str(changed), "--json"),
+        at.cli("runs", "show", str(changed), "--json"),
+    )
+    assert [(one["file"], one["sound"]) for one in folder.json] == [(str(changed), False), (str(sealed), True)]
+    for done, error in ((folder, folder.json[0]["error"]), (alone, alone.json["error"]), (shown, shown.json["error"])):
+        assert (done.status, error["code"]) == (1, "validation_error")
+        assert error["message"].startswith(f"{changed}: event {event['eventId']}: ")
+
+
 async def test_a_failure_is_told_as_it_would_be_without_encryption(at):
     run = await at.run("refuses", status=1)
     shown = await at.cli("runs", "show", run, "--json")
@@ -516,6 +538,32 @@ async def test_a_plugin_brings_the_keys_to_its_client_and_refuses_one_that_encry
     assert with_encryption(own, Settings()) is own
     with pytest.raises(SettingsError, match=r"encryption\.keys: the client has a payload codec of its own"):
         with_encryption(own, settings)
+
+
+SEALED = ("SealedError: ", "'old'", "encryption.keys", "data_converter=data_converter(settings)")
+UNKNOWN = ("Unknown payload encoding binary/encrypted",)
+"""What Temporal's SDK says of a failure, before anything of the pack sees it."""
+
+
+@pytest.mark.parametrize(("tool", "why"), [("odd", SEALED), ("refuses", UNKNOWN)])
+async def test_a_workflow_whose_client_has_no_keys_is_shown_as_stuck_and_goes_on_with_one_that_has_them(at, tool, why):
+    raw, seeing = await at.client(keys=False), await at.client()
+    queue = f"author-{uuid.uuid4().hex}"
+    asked = Calls([Call("call_tool", ["fake", tool])], queue="openwop-mcp")
+    handle = await raw.start_workflow(Author.run, asked, id=queue, task_queue=queue)
+    async with Worker(raw, task_queue=queue, workflows=[Author]):
+        async with asyncio.timeout(PATIENCE):
+            while "stuck" not in (shown := (await at.cli("runs", "show", queue, "--json")).json):
+                pass
+        lines = (await at.cli("runs", "show", queue)).text.splitlines()
+    assert shown["status"] == "running"
+    assert [word for word in why if word not in shown["stuck"]] == []
+    assert lines[1].endswith(shown["stuck"])
+    async with Worker(seeing, task_queue=queue, workflows=[Author]):
+        [told] = await seeing.get_workflow_handle(handle.id, result_type=list[Told]).result()
+    assert told.raw == (ODD.decode() if tool == "odd" else None)
+    assert told.code == ("mcp_error" if tool == "refuses" else None)
+    assert "stuck" not in (await at.cli("runs", "show", queue, "--json")).json
 
 
 # --- the codec server ---

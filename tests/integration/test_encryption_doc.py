@@ -11,7 +11,7 @@ import subprocess
 import pytest
 
 from tests.support.cli import ROOT
-from tests.support.documents import Played, play, read
+from tests.support.documents import PAGES, Played, of, play, read
 
 DOC = read("docs/encryption.md")
 
@@ -60,11 +60,12 @@ async def test_the_commands_do_what_the_page_says(played):
 
 
 def test_what_the_pages_have_people_write_into_a_checkout_is_ignored_by_git():
-    written = ("encryption.key", "openwop-mcp.toml", "run.json", "run-2.json", "flows/forecast.json")
+    written = ["encryption.key", "run.json", "run-2.json", "table.py"]
+    written += sorted({block.file for page in PAGES for block in of(page) if block.file is not None})
     told = subprocess.run(["git", "check-ignore", *written], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert told.stdout.split() == list(written)
+    assert told.stdout.split() == written
     kept = subprocess.run(
-        ["git", "check-ignore", "deploy/openwop-mcp.toml", "deploy/flows/forecast.json", "examples/flows"],
+        ["git", "check-ignore", "worker.py", "deploy/openwop-mcp.toml", "deploy/flows/forecast.json", "examples/flows"],
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert kept.stdout == ""

@@ -129,6 +129,23 @@ async def test_reject_fails_a_run_and_says_that_the_effect_may_have_happened(cli
         await sound(live, at, log, found)
 
 
+@pytest.mark.parametrize("keyed", [False, True], ids=["unkeyed", "keyed"])
+async def test_the_log_says_once_that_a_person_is_to_decide_a_doubt(client, caplog, keyed):
+    async with scene(client, ASK) as at:
+        run, identity = await suspended(at, keyed=keyed)
+        ((_, question),) = await asked_of_run(run)
+        (line,) = [one for one in caplog.records if one.name == "openwop_mcp.runs"]
+        assert line.levelname == "WARNING"
+        assert line.getMessage().startswith(f"run {run.id} has an effect in doubt, node a: upstream_unavailable: ")
+        facts = {"server": "fake", "effect": question["data"]["artifactId"], "attempt": 1}
+        assert line.facts == {**facts, "node": "a", "tenant": "acme"}
+        await resolve(run, identity, REJECT)
+        _, found = await at.pack.end(run)
+        assert [verdict.sound for verdict in await replay(found, [])] == [True]
+        said = [one.getMessage() for one in caplog.records if one.name == "openwop_mcp.runs"]
+    assert [" failed, node a: " in one for one in said] == [False, True]
+
+
 async def test_the_events_of_a_question_say_what_is_asked_and_who_answered(client):
     async with scene(client, ASK) as at:
         run, identity = await suspended(at, keyed=False)
@@ -389,6 +406,25 @@ async def test_of_two_runs_that_wait_with_one_effect_the_first_answer_holds_for_
     taken = {one.data for _, found in ended for one in activity_results(found)}
     assert len(taken) == 1
     assert taken < set(results)
+
+
+async def test_of_two_runs_that_wait_with_one_effect_only_the_second_is_told_that_another_sent_it(client):
+    async with scene(client, ASK) as at:
+        at.acting.replies += [BUSY, BUSY]
+        asked = []
+        for _ in range(2):
+            run = await at.pack.start(at.flow("write", keyed=True))
+            ((identity, question),) = await asked_of_run(run)
+            asked.append((run, identity, question["data"]["description"]))
+        assert ["an earlier call with this key" in description for _, _, description in asked] == [False, True]
+        # What its own answer led to, is its own as well.
+        (run, identity, _), (other, others, _) = asked
+        await resolve(run, identity, ACCEPT)
+        _, (_, again) = await asked_of_run(run, 2)
+        assert "another answer came first" not in again["data"]["description"]
+        await resolve(other, others, REJECT)
+        _, (_, again) = await asked_of_run(other, 2)
+        assert "another answer came first, and the one given here was not used" in again["data"]["description"]
 
 
 async def test_a_run_whose_question_was_settled_by_another_meanwhile_has_that_outcome_whatever_it_is_answered(client):

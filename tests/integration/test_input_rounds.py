@@ -247,6 +247,7 @@ async def test_both_callers_of_a_shared_effect_are_asked_and_the_first_answer_is
         assert [(one.raw, one.provenance["openwop-mcp.effect-round"]) for (one,) in asked] == [
             (ASKED.decode(), "0")
         ] * 2
+        assert {one.provenance.get("openwop-mcp.shared") for (one,) in asked} == {None, "true"}
         for handle in both:
             await handle.signal(Rounds.go_on)
             outcomes = await asyncio.wait_for(handle.result(), PATIENCE)

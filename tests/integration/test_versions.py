@@ -26,13 +26,12 @@ from temporalio.worker import Worker, WorkerDeploymentConfig
 from activities import McpPlugin
 from commands.deployment import deployment_of
 from commands.settings import at as alone
-from openwop_mcp import embedded
 from openwop_mcp.catalog.names import catalog_id
 from openwop_mcp.catalogs import Catalogs
 from openwop_mcp.config import SettingsError
 from openwop_mcp.effects.identity import by_key
 from openwop_mcp.effects.shared import effect_workflow_id
-from openwop_mcp.embedded import embedded_temporal, find_temporal
+from openwop_mcp.embedded import find_temporal
 from openwop_mcp.runs.interrupts import Resolution
 from tests.support.author_flows import Author, Call, Calls
 from tests.support.cli import Done, Serving, cli, serving
@@ -41,6 +40,7 @@ from tests.support.fake_server import FakeServer, modern
 from tests.support.graphs import edge, node, workflow
 from tests.support.pack import Pack, settings_for, toml_for
 from tests.support.patience import PATIENCE
+from tests.support.tuned_temporal import tuned_temporal
 from workflows import client as runs
 
 DRAINS_SOON = (
@@ -52,6 +52,8 @@ KEYED = {"idempotencyKey": {"type": "static", "value": "order-7"}}
 PINNED = VersioningBehavior.VERSIONING_BEHAVIOR_PINNED
 AUTO_UPGRADE = VersioningBehavior.VERSIONING_BEHAVIOR_AUTO_UPGRADE
 UNVERSIONED = ""
+
+pytestmark = pytest.mark.timeout(300)
 
 POLL = 0.2
 """Seconds between two looks at a deployment, of which Temporal allows some in a second."""
@@ -183,12 +185,10 @@ def made_by(found: Sequence[WorkflowHistory]) -> dict[str, int]:
 @pytest.fixture(scope="module")
 async def here(tmp_path_factory) -> AsyncIterator[Any]:
     """Makes scenes on one Temporal, which tells soon that a version is drained."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(embedded, "DYNAMIC_CONFIG", (*embedded.DYNAMIC_CONFIG, *DRAINS_SOON))
-        async with embedded_temporal() as temporal, FakeServer(modern()) as server:
-            client = await Client.connect(temporal.address)
-            folder = tmp_path_factory.mktemp("versions")
-            yield lambda: Scene(client, temporal.address, folder, server.url)
+    async with tuned_temporal(*DRAINS_SOON) as temporal, FakeServer(modern()) as server:
+        client = await Client.connect(temporal.address)
+        folder = tmp_path_factory.mktemp("versions")
+        yield lambda: Scene(client, temporal.address, folder, server.url)
 
 
 async def ended(at: Scene, handle: Any) -> list[WorkflowHistory]:
@@ -300,10 +300,27 @@ async def test_a_version_says_how_it_gets_runs_and_one_that_gets_some_does_not(h
         async with at.process("1") as second:
             later = (await second.end(signal.SIGTERM)).err
         told = (await first.end(signal.SIGTERM)).err
+    assert f"takes on default, slow, deployment {at.name}, buildId 1; Temporal" in later
     assert "set-current-version" not in later
     [line] = [line for line in told.splitlines() if "set-current-version" in line]
     command = shlex.split(json.loads(line)["message"].partition(": temporal ")[2])
     assert (await at.temporal(*command, "--yes", "--allow-no-pollers")).status == 0
+
+
+async def test_a_worker_without_a_version_beside_a_current_one_says_how_it_gets_runs(here):
+    at = here()
+    async with at.process("1"):
+        await at.make_current("1")
+        async with at.process(UNVERSIONED) as second:
+            told = (await second.end(signal.SIGTERM)).err
+        [line] = [line for line in told.splitlines() if "set-current-version" in line]
+        message = json.loads(line)["message"]
+        assert f"go to version '{at.name}:1', and not to this worker" in message
+        command = shlex.split(message.partition(": temporal ")[2])
+        assert (await at.temporal(*command, "--yes")).status == 0
+        async with at.process(UNVERSIONED) as third:
+            assert builds(await at.run(GOES)) == [UNVERSIONED]
+            assert "set-current-version" not in (await third.end(signal.SIGTERM)).err
 
 
 async def test_the_task_queues_of_a_version_are_those_of_all_its_processes(here):

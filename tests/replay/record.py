@@ -20,20 +20,17 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-import pytest
 from temporalio.client import Client, WorkflowHistory
 from temporalio.worker import Worker
 
 from examples.two_calls import TwoCalls, TwoCallsInput
-from openwop_mcp import embedded
 from openwop_mcp.effects.identity import by_key
 from openwop_mcp.effects.shared import effect_workflow_id
-from openwop_mcp.embedded import embedded_temporal
 from openwop_mcp.runs.pauses import Pause
 from tests.replay.author import Booking
 from tests.support import exact
 from tests.support.asking import ROUND, AskingServer, ask
-from tests.support.author_flows import Call
+from tests.support.author_flows import Author, Call, Calls
 from tests.support.catalogs import Shop, keeping, of, tool
 from tests.support.doubts import ACCEPT, BUSY, REJECT, asked_of_run, done, resolve, scene, until, until_pending
 from tests.support.fake_server import FakeServer, Reply, Request, error_reply, modern, result_reply
@@ -43,6 +40,7 @@ from tests.support.mcp_client import replies
 from tests.support.pack import SERVER, Pack, chain, log_of, pack_worker, settings_for, toml_for, types
 from tests.support.pauses import pause, resume, until_ended
 from tests.support.questions import ELICITATION, input_required
+from tests.support.tuned_temporal import tuned_temporal
 from workflows.replay import export
 
 __all__ = ("HISTORIES", "LOGS", "VERSION")
@@ -367,6 +365,27 @@ async def record_classes(client: Client, url: str) -> None:
         write("effect-in-class", await chain(client, effect_workflow_id(effect.effect_id)), log=False)
 
 
+async def record_postponed(client: Client, url: str) -> None:
+    """Calls that wait for room: of a run, which goes on in another history meanwhile, and of an author's workflow."""
+    narrow = {"narrow": {"url": url, "network": "private", "limits": {"rate": 0.25, "burst": 1}}}
+    settings = settings_for(url, servers=narrow, worker={"tenant": "acme"})
+    names = [f"n{index}" for index in range(14)]
+    nodes = [call("a", server="narrow"), call("b", server="narrow"), *map(call, names)]
+    async with (
+        pack_worker(client, settings, task_queue=QUEUE) as pack,
+        Worker(client, task_queue="author", workflows=[Author]),
+    ):
+        then = [edge(one, other) for one, other in itertools.pairwise(names)]
+        _, found = await pack.run(workflow(nodes, then), run_id="acme/postponed")
+        write("postponed", found)
+        calls = [Call("call_tool", ["narrow", f"write-{name}"]) for name in "ab"]
+        handle = await client.start_workflow(
+            Author.run, Calls(calls, parallel=True), id="acme/author-postponed", task_queue="author"
+        )
+        await handle.result()
+        write("author-postponed", await chain(client, handle.id), log=False)
+
+
 async def record_catalog(client: Client) -> None:
     """A catalog that is classified, drifts, is approved, finds its server down, and goes on in another history."""
     async with keeping(client, Shop([tool("mail"), tool("gone"), tool("other")], page_size=2)) as at:
@@ -443,6 +462,7 @@ async def record(client: Client, address: str, folder: Path) -> None:
                 write("two-calls", await chain(client, handle.id), log=False)
 
         await record_classes(client, server.url)
+        await record_postponed(client, server.url)
         await record_catalog(client)
         await record_gates(client)
         await record_questions(client)
@@ -465,10 +485,9 @@ async def record(client: Client, address: str, folder: Path) -> None:
 
 
 async def main() -> None:
-    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
-        suggestion = f"limit.historyCount.suggestContinueAsNew={SHORT_HISTORY}"
-        patch.setattr(embedded, "DYNAMIC_CONFIG", (*embedded.DYNAMIC_CONFIG, suggestion))
-        async with embedded_temporal() as temporal:
+    suggestion = f"limit.historyCount.suggestContinueAsNew={SHORT_HISTORY}"
+    with tempfile.TemporaryDirectory() as folder:
+        async with tuned_temporal(suggestion) as temporal:
             client = await Client.connect(temporal.address, identity="recorded")
             await record(client, temporal.address, Path(folder))
 

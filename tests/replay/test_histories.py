@@ -15,7 +15,7 @@ from temporalio.client import WorkflowHistory
 import workflows
 from examples.two_calls import TwoCalls
 from openwop_mcp import jsontext
-from openwop_mcp.runs.records import records
+from openwop_mcp.runs.records import made_calls, records
 from tests.replay.author import Booking
 from tests.replay.record import HISTORIES, LOGS, VERSION
 from tests.support import exact
@@ -148,6 +148,7 @@ def test_every_graph_has_its_log_and_no_log_is_left_over() -> None:
             "sessions",
             ["node.retried n0", "node.failed n1", "run.paused", "interrupt.resolved a", "node.completed slow"],
         ),
+        ("postponed", ["node.retried b", "node.completed b", "run.completed"]),
         ("killed", ["node.retried read-stalls", "node.failed write-stalls", "node.completed after", "run.failed"]),
     ],
 )
@@ -171,6 +172,17 @@ def test_the_calls_of_a_class_were_made_on_its_queue() -> None:
         *[("community.mcp.call-tool", "openwop-mcp-class-slow")] * 2,
         ("effect.callTool", "openwop-mcp-class-slow"),
     ]
+
+
+@pytest.mark.parametrize("name", ["postponed", "author-postponed"])
+def test_calls_waited_for_room_before_they_were_made_that_of_a_run_over_more_than_one_history(name):
+    found = read(name)
+    waited = [one for one in made_calls([history.events for history in found]) if one.postponed]
+    assert waited
+    for one in waited:
+        assert (one.outcome, one.waited, one.attempts) == ("ok", 0, 1 + one.postponed)
+    started = [history.events[0].workflow_execution_started_event_attributes.input for history in found]
+    assert any(b'"parked"' in payload.data for input_ in started for payload in input_.payloads) is (len(found) > 1)
 
 
 def activities(histories: list[WorkflowHistory]) -> list[Any]:

@@ -19,7 +19,8 @@ Written by `make reference` from the code. Each is `python worker.py COMMAND`, w
 arguments, and has a `--help`. Standard output carries what was asked for, standard error everything else. The exit
 status is 0 only if what was asked for happened; [errors.md](errors.md#the-exit-status-of-a-command) has the others.
 With `--json` a failure is one JSON value too: `{"error": {"code", "message", "details"}}`. `worker.py tools SERVER` is
-short for `worker.py tools list SERVER`.
+short for `worker.py tools list SERVER`. No command lists runs: the host does (`GET /runs`), and so does
+`temporal workflow list`.
 """
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from typing import get_args
 
 import pytest
 
 from host.errors import REGISTRY
 from openwop_mcp import errors
 from openwop_mcp.effects.delivery import Delivery
+from openwop_mcp.effects.identity import Keying
 from openwop_mcp.nodes import REGISTRY as NODE_TYPES
 from tests.support.cli import ROOT
 from tests.support.commands_doc import commands
@@ -75,3 +77,9 @@ def test_every_member_of_a_node_says_what_it_is():
 
 def test_what_ends_a_run_otherwise_is_registered():
     assert set(RUNS) - set(REGISTRY) == {"run_cancelled"}
+
+
+@pytest.mark.parametrize("keying", get_args(Keying))
+def test_what_a_ledger_says_of_keying_is_in_the_pages_that_explain_it(keying: str) -> None:
+    for page in ("words.md", "effects.md"):
+        assert f"`{keying}`" in (ROOT / "docs" / page).read_text(encoding="utf-8")

@@ -14,11 +14,11 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import cast
 
 import httpx
 
 from openwop_mcp.client._deadline import Deadline
+from openwop_mcp.client._decoding import decoded, is_encoded
 from openwop_mcp.client._faults import NETWORK_FAULTS, too_large
 from openwop_mcp.client._pool import MOVED, address, origin
 from openwop_mcp.client._room import LARGE, Room
@@ -57,6 +57,14 @@ RESUME_AFTER = 1.0
 RESUME_SOONEST = 0.05
 """Seconds until then at the least: a server that is gone, or that named no time at all, is not asked in a tight
 circle."""
+
+TURN = 4 * 1024
+"""Bytes of a stream after which others have a turn, as many come in one piece, and more of them without a wait. They
+take some milliseconds where they are nothing but short messages or full of escapes."""
+
+REST = 0.05
+"""Seconds until a lasting stream is read on after a turn: some hundred changes a second, and a server that sends
+without end takes up a small part of the worker, as it can send no faster than it is read."""
 
 RESUMABLE_ID = re.compile(rb"[!-~\x80-\xff]([\t -~\x80-\xff]*[!-~\x80-\xff])?")
 """What a header can hold as it stands (RFC 9110, section 5.5)."""
@@ -119,6 +127,7 @@ class AnswerReader:
         self._resumable = resumable
         self._lasting = lasting
         self._size = 0
+        self._heard = 0
         self._room_found = 0
         self._noted = False
         self._last_event_id: str | None = None
@@ -148,7 +157,7 @@ class AnswerReader:
     async def _body(self, response: httpx.Response) -> bytes:
         parts: list[bytes] = []
         limit = self._sizes.response_bytes
-        async for chunk in _chunks(response):
+        async for chunk in decoded(response):
             self._deadline.alive()
             self._size += len(chunk)
             if self._size > limit:
@@ -160,19 +169,18 @@ class AnswerReader:
 
     async def _stream(self, response: httpx.Response) -> bytes:
         decoder = EventStreamDecoder(self._sizes.event_bytes)
-        chunks = _chunks(response)
+        chunks = decoded(response)
         try:
             async for chunk in chunks:
                 self._deadline.alive()
                 self._size += len(chunk)
                 if self._size > self._sizes.response_bytes and not self._lasting:
                     raise too_large(self._sizes.response_bytes, "limits.response_bytes")
-                for event in _events(decoder, chunk, self._sizes.event_bytes):
-                    answer = self._take(event)
-                    if answer is not None:
-                        self._deadline.answered()
-                        await _finish(chunks)
-                        return answer
+                answer = await self._hear(decoder, chunk)
+                if answer is not None:
+                    self._deadline.answered()
+                    await _finish(chunks)
+                    return answer
                 if decoder.held > LARGE and not self._lasting:
                     await self._find_room(decoder.held, self._sizes.event_bytes)
         except NETWORK_FAULTS as error:
@@ -182,6 +190,24 @@ class AnswerReader:
         if self._resumable and self._remember(decoder):
             raise self._cut()
         raise ConnectionLostError("the event stream ended without an answer")
+
+    async def _hear(self, decoder: EventStreamDecoder, chunk: bytes) -> bytes | None:
+        """Take what came of a stream, and leave others their turns; the answer, if it is in there."""
+        for at in range(0, len(chunk), TURN):
+            piece = chunk[at : at + TURN]
+            events = _events(decoder, piece, self._sizes.event_bytes)
+            for event in events:
+                answer = self._take(event)
+                if answer is not None:
+                    return answer
+            # Of a long line nothing is looked at until it ends.
+            if b"\n" in piece or b"\r" in piece:
+                self._heard += max(len(piece), sum(map(len, events)))
+            if self._heard >= TURN:
+                self._heard = 0
+                await asyncio.sleep(REST if self._lasting else 0)
+                self._deadline.alive()
+        return None
 
     async def _find_room(self, size: int, limit: int) -> None:
         """Read no further until there is room for what has come, and for as much again as far as the limit lets it.
@@ -211,10 +237,11 @@ class AnswerReader:
             if kind == "answer":
                 answer = message if answer is None else answer
                 continue
-            if kind == "other" and not self._noted:
-                self._noted = True
-                logger.warning("something beside an answer is no JSON-RPC message and is passed over")
-            if self._on_message is not None:
+            if kind == "other":
+                if not self._noted:
+                    self._noted = True
+                    logger.warning("something beside an answer is no JSON-RPC message and is passed over")
+            elif self._on_message is not None:
                 self._on_message(message)
         return answer
 
@@ -301,18 +328,12 @@ def _location(response: httpx.Response) -> str | None:
     return messages.excerpt((origin(there) + path).encode())
 
 
-def _chunks(response: httpx.Response) -> AsyncIterator[bytes]:
-    """Pieces of a body, decoded where a server encodes it although it was asked not to."""
-    encoding = response.headers.get("content-encoding", "identity").lower()
-    # The stream itself: httpx's own iterators cost a layer of generators for each small answer.
-    return aiter(cast("httpx.AsyncByteStream", response.stream)) if encoding == "identity" else response.aiter_bytes()
-
-
 def _length(response: httpx.Response, limit: int) -> int:
     """Bytes that a body can have at most: as many as it says, unless it is to be decoded first."""
     told = response.headers.get("content-length", "")
-    plain = response.headers.get("content-encoding", "identity").lower() == "identity"
-    return min(int(told), limit) if plain and told.isascii() and told.isdigit() else limit
+    if is_encoded(response) or not (told.isascii() and told.isdigit()):
+        return limit
+    return min(int(told), limit)
 
 
 async def _finish(chunks: AsyncIterator[bytes]) -> None:
@@ -326,9 +347,9 @@ async def _refusal(response: httpx.Response, limit: int, patience: float) -> byt
     """What can be had of a body that is no result, up to a limit: it only explains a status that stands by itself."""
     parts: list[bytes] = []
     size = 0
-    with contextlib.suppress(*NETWORK_FAULTS):
+    with contextlib.suppress(*NETWORK_FAULTS, MalformedAnswerError):
         async with asyncio.timeout(patience):
-            async for chunk in _chunks(response):
+            async for chunk in decoded(response):
                 parts.append(chunk)
                 size += len(chunk)
                 if size >= limit:

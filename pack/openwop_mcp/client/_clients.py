@@ -134,7 +134,7 @@ class Clients:
             for name, value in server.environment.items():
                 if value.secret:
                     redactor.add(given[name])
-            return StdioWire(server_id, server.command, given, sizes=sizes, redactor=redactor)
+            return StdioWire(server_id, server.command, given, sizes=sizes, redactor=redactor, room=self._room)
         credential = server.credential
         header = credential.as_header(self._environ) if credential is not None else None
         if header is not None:

@@ -13,10 +13,12 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from openwop_mcp import jsontext
 from openwop_mcp.client import _notices as notices
+from openwop_mcp.client._beside import beside
 from openwop_mcp.client._echoes import Echoes
 from openwop_mcp.client._negotiation import Negotiator
 from openwop_mcp.client._trace import trace_members
@@ -306,7 +308,7 @@ class Conversation:
         began = self._clock()
         exchange = await self.request(method, members, options, more, limits)
         rounds = 0
-        while messages.is_input_required(exchange.result):
+        while await beside(exchange.result, messages.is_input_required):
             if rounds == MAX_ROUNDS:
                 raise _unanswerable(method, "endless_input_requests", f" ({MAX_ROUNDS} times)")
             rounds += 1
@@ -321,7 +323,7 @@ class Conversation:
         """One request of a call whose caller answers what the server asks, at another time and in another process."""
         carried = members if options.input is None else mrtr.carrying(members, options.input)
         exchange = await self.request(method, carried, options, more, limits)
-        if not messages.is_input_required(exchange.result):
+        if not await beside(exchange.result, messages.is_input_required):
             return exchange if options.input is None else replace(exchange, asked=True)
         if not options.suspends or exchange.revision != revisions.MODERN:
             raise _unanswerable(method, "input_required_undeclared")
@@ -521,10 +523,15 @@ class Conversation:
         finally:
             for one in logs:
                 self._logs.remove(one)
+        judge = partial(
+            messages.answer,
+            request_id=request_id,
+            method=out.method,
+            http_status=incoming.status,
+            legacy=terms.legacy,
+        )
         try:
-            result = messages.answer(
-                incoming.message, request_id, method=out.method, http_status=incoming.status, legacy=terms.legacy
-            )
+            result = await beside(incoming.message, judge)
         except MalformedAnswerError as error:
             if error.fault == "wrong_id":
                 incoming.distrust()

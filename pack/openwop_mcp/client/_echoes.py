@@ -5,25 +5,20 @@ Owns that rule. Knows not how a credential is found, and nothing of what is done
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import logging
-from collections.abc import Callable, Iterator
-from typing import Literal, TypeVar
+from collections.abc import Iterator
+from typing import Literal
 
 from openwop_mcp import jsontext
+from openwop_mcp.client._beside import beside
 from openwop_mcp.errors import EchoedCredentialError
 from openwop_mcp.protocol import messages, mrtr
-from openwop_mcp.redaction import Redacted, Redactor, TooManyEchoesError
+from openwop_mcp.redaction import MAX_CLEANED, Redacted, Redactor, TooManyEchoesError
 
 __all__ = ("Echoes",)
 
 logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
-
-LONG = 256 * 1024
-"""Bytes of an answer from which on it is searched in a thread: below that it takes under a millisecond."""
 
 
 class Echoes:
@@ -51,10 +46,10 @@ class Echoes:
         Raises:
             EchoedCredentialError: Nothing of it may be.
         """
-        if self._then == "fail" and await self._beside(result, self._redactor.has_number):
+        if self._then == "fail" and await beside(result, self._redactor.has_number):
             raise self._refused(result, hashlib.sha256(result).hexdigest())
         try:
-            left = await self._beside(result, self._redactor.json)
+            left = await beside(result, self._redactor.json)
         except TooManyEchoesError:
             sha256 = hashlib.sha256(result).hexdigest()
             raise EchoedCredentialError("it is little else", size=len(result), sha256=sha256) from None
@@ -80,7 +75,12 @@ class Echoes:
         return left
 
     def told(self, params: bytes) -> bytes:
-        """What may be told of a notification's params, which are JSON text."""
+        """What may be told of a notification's params, which are JSON text; nothing where they are over 64 KiB.
+
+        They are searched at once, and that something has changed needs no more.
+        """
+        if len(params) > MAX_CLEANED:
+            return b"{}"
         try:
             left = self._redactor.json(params)
         except TooManyEchoesError:
@@ -92,10 +92,6 @@ class Echoes:
         return EchoedCredentialError(
             f'the setting {setting} is "fail"', size=len(result), sha256=sha256, setting=setting
         )
-
-    async def _beside(self, result: bytes, search: Callable[[bytes], T]) -> T:
-        """Search an answer, a long one in a thread."""
-        return search(result) if len(result) < LONG else await asyncio.to_thread(search, result)
 
 
 def _needed(method: str, result: bytes) -> Iterator[object]:

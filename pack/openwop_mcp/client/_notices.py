@@ -173,5 +173,6 @@ def _number(value: bytes | None) -> float | None:
 
 
 def _line(text: str) -> str:
-    line = escape(text)
+    # Cut before as well, as a server may write millions.
+    line = escape(text[: MAX_MESSAGE + 1])
     return line if len(line) <= MAX_MESSAGE else line[: MAX_MESSAGE - 1] + "…"

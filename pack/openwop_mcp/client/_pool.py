@@ -21,6 +21,7 @@ import httpx
 from httpx_aiohttp import AiohttpTransport
 
 from openwop_mcp.client._deadline import Deadline
+from openwop_mcp.client._decoding import decoded
 from openwop_mcp.client._faults import NETWORK_FAULTS, name_fault, too_large
 from openwop_mcp.client._network import Network, verdict
 from openwop_mcp.config import Timeouts
@@ -350,7 +351,7 @@ def _within(response: httpx.Response) -> httpx.URL | None:
 async def _whole(response: httpx.Response, deadline: Deadline, max_bytes: int) -> bytes:
     parts: list[bytes] = []
     size = 0
-    async for chunk in response.aiter_bytes():
+    async for chunk in decoded(response):
         deadline.alive()
         size += len(chunk)
         if size > max_bytes:

@@ -217,4 +217,4 @@ class Limits(Table):
     )
     """What large answers, of over 1 MiB, may take up in a worker. Each is counted with four times what came
     of it, and with as much again while it grows; those for which there is no room are read no further meanwhile. One at
-    a time may go beyond it, so that not all wait for each other. It holds for answers over HTTP."""
+    a time may go beyond it, so that not all wait for each other."""

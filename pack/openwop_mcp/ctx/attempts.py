@@ -22,6 +22,7 @@ with workflow.unsafe.imports_passed_through():
     from openwop_mcp.effects.doubt import Answer
     from openwop_mcp.failures import CallFailure, read
     from openwop_mcp.protocol import mrtr
+    from openwop_mcp.sealed import check_open
     from openwop_mcp.telemetry.calls import count_doubt
 
 __all__ = ("ONE_ATTEMPT", "Asking", "EndedError", "attempted")
@@ -82,6 +83,7 @@ async def attempted(
 
     Raises:
         EndedError: There is no result.
+        SealedError: It is encrypted still, as the worker's client has no keys.
         asyncio.CancelledError: The call was cancelled.
     """
     task = asyncio.current_task()
@@ -90,6 +92,7 @@ async def attempted(
     pauses = 0
     while True:
         request, record = await _round(request, schedule, asking, task, cancels)
+        check_open(record.payload)
         metadata = record.payload.metadata
         kind = interim(metadata)
         if kind is None or asking is None:

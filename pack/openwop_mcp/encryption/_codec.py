@@ -10,18 +10,12 @@ from typing import TYPE_CHECKING
 from temporalio.api.common.v1 import Payload
 from temporalio.converter import PayloadCodec
 
-from openwop_mcp.terminal import escape
+from openwop_mcp.sealed import ENCODING, KEY_ID, key_id, told
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 __all__ = ("ENCODING", "KEY_ID", "Encryption", "EncryptionError")
-
-ENCODING = b"binary/encrypted"
-"""What an encrypted payload says that it is. It is never changed: histories hold it."""
-
-KEY_ID = "encryption-key-id"
-"""Where it says with which key. Never changed either."""
 
 NONCE_BYTES = 12
 """What GCM is made for. They are random, which is safe for 2^32 payloads of one key."""
@@ -31,9 +25,6 @@ NOTHING = Payload(metadata={"encoding": b"binary/null"})
 
 IN_THREAD = 256 * 1024
 """Bytes from which on a payload is worked on beside the event loop: below, the way to a thread takes longer."""
-
-MAX_KEY_ID = 64
-"""Characters of a key's id in a message; it comes from outside."""
 
 
 class EncryptionError(Exception):
@@ -101,9 +92,9 @@ class Encryption(PayloadCodec):
         return [await self._open(one) if one.metadata.get("encoding") == ENCODING else one for one in payloads]
 
     async def _open(self, payload: Payload) -> Payload:
-        key_id = _key_id(payload)
-        if key_id not in self._ciphers:
-            self._lacking = _unknown(key_id, known=self._ciphers)
+        named = key_id(payload)
+        if named not in self._ciphers:
+            self._lacking = _unknown(named, known=self._ciphers)
             self._lacks.set()
             raise self._lacking
         return await _beside(self._decrypted, payload)
@@ -117,13 +108,13 @@ class Encryption(PayloadCodec):
     def _decrypted(self, payload: Payload) -> Payload:
         from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - it is imported where there are keys alone
 
-        key_id, data = _key_id(payload), payload.data
+        named, data = key_id(payload), payload.data
         try:
-            return Payload.FromString(self._ciphers[key_id].decrypt(data[:NONCE_BYTES], data[NONCE_BYTES:], None))
+            return Payload.FromString(self._ciphers[named].decrypt(data[:NONCE_BYTES], data[NONCE_BYTES:], None))
         except (InvalidTag, ValueError):
             raise EncryptionError(
-                key_id,
-                f"a value is encrypted with another key than the '{_told(key_id)}' of encryption.keys, or was changed"
+                named,
+                f"a value is encrypted with another key than the '{told(named)}' of encryption.keys, or was changed"
                 " since: give the id to the key that it was encrypted with",
             ) from None
 
@@ -135,18 +126,10 @@ async def _beside(work: Callable[[Payload], Payload], payload: Payload) -> Paylo
     return await asyncio.to_thread(work, payload)
 
 
-def _key_id(payload: Payload) -> str:
-    return payload.metadata.get(KEY_ID, b"").decode(errors="replace")
-
-
-def _told(key_id: str) -> str:
-    return escape(key_id[:MAX_KEY_ID])
-
-
-def _unknown(key_id: str, known: Mapping[str, object]) -> EncryptionError:
+def _unknown(named: str, known: Mapping[str, object]) -> EncryptionError:
     have = f"which is not among {', '.join(known)}" if known else "and this process has none"
     return EncryptionError(
-        key_id,
-        f"a value is encrypted with the key '{_told(key_id)}', {have}: add it to encryption.keys, where it has to stay"
+        named,
+        f"a value is encrypted with the key '{told(named)}', {have}: add it to encryption.keys, where it has to stay"
         " for as long as what it has encrypted is to be read",
     )

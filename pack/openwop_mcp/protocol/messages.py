@@ -240,10 +240,12 @@ def classify_stream_message(data: bytes) -> StreamMessage:
     What cannot be read, what answers another request and what answers nothing is an answer too: :func:`answer` names
     its fault. Only an object that is no JSON-RPC message and a bare value, such as home-made heartbeats, are ``other``.
     """
+    if not data.lstrip(_WHITE).startswith(b"{"):
+        return "other" if _is_bare(data) else "answer"
     try:
         found = dict(members(data))
     except jsontext.JsonTextError:
-        return "other" if _is_bare(data) else "answer"
+        return "answer"
     if "method" in found:
         return "request" if "id" in found else "notification"
     return "answer" if "result" in found or "error" in found or {"jsonrpc", "id"} <= found.keys() else "other"

@@ -21,6 +21,22 @@ MIN_SECRET = 8
 SCHEMES = frozenset({"apikey", "basic", "bearer", "digest", "dpop", "negotiate", "token"})
 """Authentication schemes, in lower case. Their names are no part of a credential: they stand in prose too."""
 
+_BREAKS = re.compile(r"[\r\n]+")
+"""What parts the lines of a secret, whatever wrote it."""
+
+_KEY_BREAKS = re.compile(r"(?:[\r\n]|\\[rn])+")
+"""The same in a key in PEM (RFC 7468), which variables often hold in one line, its breaks written as in JSON."""
+
+_KEY_BEGINS = "-----BEGIN "
+"""Shows that there is such a key: elsewhere a backslash with these letters may be part of a path."""
+
+_NO_SECRET = re.compile(r"-----(?:BEGIN|END) [^-]*-----|(.)\1*")
+"""A line of a secret that gives nothing away: the label of a key in PEM, or a rule."""
+
+_SHORT_LINE = 20
+"""Characters below which a line of any other value is an ordinary one: a whole file of settings can be a variable, and
+its `kind: Config` must stay in results."""
+
 _PERCENT = re.compile(rb"%[0-9A-F]{2}")
 """An escape of URLs as Python writes it; many others write them in lower case."""
 
@@ -32,7 +48,7 @@ def needles(value: str) -> list[bytes]:
 
 
 def _secrets(value: str) -> Iterator[str]:
-    """What gives a header value away: all of it, what follows a scheme, and what Basic makes of that (RFC 7617)."""
+    """What gives a value away: all of it, what follows a scheme, what Basic makes of that (RFC 7617), its lines."""
     scheme, _, credentials = value.partition(" ")
     credentials = credentials.strip()
     if scheme.lower() not in SCHEMES or len(credentials) < MIN_SECRET:
@@ -41,6 +57,15 @@ def _secrets(value: str) -> Iterator[str]:
     if scheme.lower() == "basic" and (pair := _pair(credentials)) is not None:
         yield pair
         yield pair.partition(":")[2]
+    yield from _lines(value)
+
+
+def _lines(value: str) -> Iterator[str]:
+    """What stands in each line of a secret that has several: what programs print is searched line by line."""
+    breaks, least = (_KEY_BREAKS, MIN_SECRET) if _KEY_BEGINS in value else (_BREAKS, _SHORT_LINE)
+    lines = [line.strip() for line in breaks.split(value)]
+    if len(lines) > 1:
+        yield from (line for line in lines if len(line) >= least and _NO_SECRET.fullmatch(line) is None)
 
 
 def _pair(credentials: str) -> str | None:

@@ -389,7 +389,7 @@ class RunMachine:
         match fact:
             case DrainRequested():
                 # It comes again with every later task, so that what does not fit yet is looked at again.
-                self._draining = self._draining or self._overfull() is None
+                self._draining = self._draining or not isinstance(self._fitting_state(), FailRun)
             case PauseRequested():
                 self._pause(fact)
             case ResumeRequested():
@@ -1121,9 +1121,9 @@ class RunMachine:
         """Go on in a new Temporal run where that was asked for or this one has no room, and no call is under way."""
         if self._over is not None or self._halted or self._calls or not (self._draining or self._held):
             return
-        failure = self._overfull()
-        if failure is None:
-            self._over = ContinueAsNew(*self._state())
+        state = self._fitting_state()
+        if not isinstance(state, FailRun):
+            self._over = ContinueAsNew(*state)
         elif self._draining:
             # What came in meanwhile is needed further on: nothing is gained by waiting.
             self._draining = False
@@ -1131,25 +1131,30 @@ class RunMachine:
             self._conclude()
             self._hand_over()
         elif not self._flights and not self._paused:
-            self._cancel_rest(failure.message)
-            self._end_failed(failure)
+            self._cancel_rest(state.message)
+            self._end_failed(state)
 
     def _size_of_start(self, state: int, kept: int) -> int:
         """Bytes of history that a Temporal run is started with: start with the state in it, inputs, large values."""
         return self._cost(self._envelope + state) + self._cost(len(self._inputs)) + kept * REFERENCE
 
-    def _overfull(self) -> FailRun | None:
-        """What there is to say if no new Temporal run can be started with the state of this one, None if one can."""
+    def _fitting_state(self) -> tuple[bytes, Sequence[bytes]] | FailRun:
+        """What :meth:`_state` gives, or what there is to say if no new Temporal run can be started with that."""
         sizes = [len(value) for outputs in self._outputs.values() for value in outputs.values()]
         inside = sum(size for size in sizes if not self._outside(size))
         kept = sum(map(self._outside, sizes))
         # Where the values alone are too many, the state is not put together for its size.
-        for state in (inside, None):
-            length = len(self._state()[0]) if state is None else state
-            if (size := self._size_of_start(length, kept)) > MAX_INPUT:
-                return _overfull(size, MAX_INPUT)
-            if self._inline is not None and (size := self._envelope + length) > self._most_of_start:
-                return _overfull(size, self._most_of_start)
+        if (failure := self._overfull(inside, kept)) is not None:
+            return failure
+        state, large = self._state()
+        return self._overfull(len(state), kept) or (state, large)
+
+    def _overfull(self, state: int, kept: int) -> FailRun | None:
+        """What there is to say if a state of so many bytes, and so many large values, are too much; else None."""
+        if (size := self._size_of_start(state, kept)) > MAX_INPUT:
+            return _overfull(size, MAX_INPUT)
+        if self._inline is not None and (size := self._envelope + state) > self._most_of_start:
+            return _overfull(size, self._most_of_start)
         return None
 
     @property
@@ -1339,13 +1344,8 @@ class RunMachine:
             ("ordinal", jsontext.encode(self._ordinal)),
             ("began", jsontext.encode(self._began)),
             ("now", jsontext.encode(self._now)),
-            (
-                "nodes",
-                jsontext.encode(
-                    [[node.status.value, node.attempt, node.started, node.waited] for node in self._nodes.values()]
-                ),
-            ),
-            ("edges", jsontext.encode("".join(edge.says.value for edge in self._edges))),
+            ("nodes", f"[{','.join([node.encode() for node in self._nodes.values()])}]".encode()),
+            ("edges", jsontext.encode("".join([edge.says for edge in self._edges]))),
             (
                 "because",
                 jsontext.encode(

@@ -17,6 +17,9 @@ __all__ = ("Folder",)
 PRIVATE = 0o700
 """What servers answered is for this user's eyes."""
 
+PIECE = 1024**2
+"""Bytes of a file that are compared at a time: a value may be large, and is in memory once already."""
+
 
 class Folder:
     """Blobs as files named by their digest, two levels deep: ``ab/cd/abcd…``.
@@ -53,7 +56,7 @@ class Folder:
         path = self._path(digest)
         with contextlib.suppress(FileNotFoundError):
             # One that is not what its name says was changed by what is not this code, and is written anew.
-            if path.stat().st_size == len(data) and path.read_bytes() == data:
+            if path.stat().st_size == len(data) and _holds(path, data):
                 os.utime(path)
                 return
         self._root.parent.mkdir(parents=True, exist_ok=True)
@@ -102,3 +105,14 @@ class Folder:
                 f"large values lie in {self.where}, which cannot be {doing} ({error.strerror or type(error).__name__}):"
                 " mend that, or set storage.folder"
             ) from error
+
+
+def _holds(path: Path, data: bytes) -> bool:
+    """Whether a file is exactly these bytes."""
+    at = 0
+    with path.open("rb", buffering=0) as file:
+        while piece := file.read(PIECE):
+            if not data.startswith(piece, at):
+                return False
+            at += len(piece)
+    return at == len(data)

@@ -57,6 +57,10 @@ EXTRA: Final = "otlp"
 _PAIR = re.compile(r"\s*[!#$%&'*+\-.^_`|~0-9A-Za-z]+\s*=.*", re.DOTALL)
 
 
+_HOST = re.compile(r"[^\x00-\x20\x7f%<>\\^|]+")
+"""What Temporal's core, which sends its metrics itself, takes for a host, or fails to start (WHATWG URL, domains)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What is to be sent.
@@ -69,6 +73,7 @@ class Plan:
         metrics_headers: What it is shown with them.
         metrics_every: Seconds between two times.
         files: Those that what sends to a collector reads, as pairs of a variable and the path that it names.
+        plugins: What OpenTelemetry loads by its name: the variable, the group of entry points, and the name.
     """
 
     traces: frozenset[Target] = frozenset()
@@ -78,6 +83,7 @@ class Plan:
     metrics_headers: Mapping[str, str] | None = None
     metrics_every: float = EVERY / 1000
     files: tuple[tuple[str, str], ...] = ()
+    plugins: tuple[tuple[str, str, str], ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.traces or self.metrics)
@@ -89,13 +95,14 @@ def read(environ: Mapping[str, str]) -> Plan:
     Raises:
         SettingsError: With all faults, one a line. None repeats a value.
     """
+    nothing = Plan(plugins=_plugins(environ))
     if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
-        return Plan()
+        return nothing
     faults: list[str] = []
     targets = {signal: _targets(environ, signal, faults) for signal in SIGNALS}
     if not any(targets.values()):
         _raise(faults)
-        return Plan()
+        return nothing
     sent = [signal for signal in SIGNALS if "otlp" in targets[signal]]
     for signal in sent:
         _check_otlp(environ, signal, faults)
@@ -112,6 +119,7 @@ def read(environ: Mapping[str, str]) -> Plan:
         metrics_headers=_headers(_of(environ, "METRICS", "HEADERS")[1]),
         metrics_every=metrics_interval(environ),
         files=tuple(file for signal in sent for file in (_of(environ, signal, what) for what in FILES) if file[1]),
+        plugins=_plugins(environ, sent),
     )
 
 
@@ -142,6 +150,15 @@ def _of(environ: Mapping[str, str], signal: Signal, what: str) -> tuple[str, str
     own, common = f"OTEL_EXPORTER_OTLP_{signal}_{what}", f"OTEL_EXPORTER_OTLP_{what}"
     name = own if environ.get(own, "").strip() else common
     return name, environ.get(name, "").strip()
+
+
+def _plugins(environ: Mapping[str, str], sent: Iterable[Signal] = ()) -> tuple[tuple[str, str, str], ...]:
+    found = [(name, group, environ[name]) for name, group in PLUGINS if name in environ]
+    for signal in sent:
+        # The one for all goes before that of a signal, other than with the rest.
+        names = (CREDENTIAL.format(""), CREDENTIAL.format(f"{signal}_"))
+        found += [(name, CREDENTIALS, environ[name]) for name in names if environ.get(name)][:1]
+    return tuple(dict.fromkeys(found))
 
 
 def _asked_by(environ: Mapping[str, str], signal: Signal) -> str:
@@ -197,7 +214,7 @@ def _headers(given: str) -> Mapping[str, str]:
 def _is_url(value: str) -> bool:
     try:
         at = urlsplit(value)
-        return at.scheme in {"http", "https"} and bool(at.hostname) and at.port != 0
+        return at.scheme in {"http", "https"} and bool(_HOST.fullmatch(at.hostname or "")) and at.port != 0
     except ValueError:
         return False
 
@@ -252,6 +269,15 @@ OTLP: Iterable[Check] = (
 
 FILES = ("CERTIFICATE", "CLIENT_KEY", "CLIENT_CERTIFICATE")
 """Those of them that name a file."""
+
+CREDENTIAL, CREDENTIALS = (
+    "OTEL_PYTHON_EXPORTER_OTLP_HTTP_{}CREDENTIAL_PROVIDER",
+    "opentelemetry_otlp_credential_provider",
+)
+"""Variables that name who shows a collector credentials, and the entry points that they are looked for among."""
+
+PLUGINS = (("OTEL_PYTHON_TRACER_PROVIDER", "opentelemetry_tracer_provider"),)
+"""The others that name an entry point: read where nothing is to be sent, too, so that one that is empty is wrong."""
 
 EXACT: Iterable[tuple[str, tuple[str, ...]]] = (
     ("OTEL_METRICS_EXEMPLAR_FILTER", ("trace_based", "always_on", "always_off")),

@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
 from openwop_mcp.config import SettingsError
@@ -55,7 +56,7 @@ def plan_of(environ: Mapping[str, str]) -> Plan:
     """What is to be sent.
 
     Raises:
-        SettingsError: A variable has a fault, a file that one names cannot be read, or a package is missing.
+        SettingsError: A variable has a fault, what one names is not there, or a package is missing.
     """
     plan = read(environ)
     if plan.asked_by is not None:
@@ -67,9 +68,19 @@ def plan_of(environ: Mapping[str, str]) -> Plan:
                 f" 'openwop-mcp-pack[{EXTRA}]', or unset it"
             ) from None
     # Told of a file that is not there, what sends would drop everything, and say that no collector listens.
-    lost = dict.fromkeys(name for name, path in plan.files if not os.access(path, os.R_OK))
+    lost = [
+        f"{name}: write the path of a file that can be read"
+        for name, path in plan.files
+        if not os.access(path, os.R_OK)
+    ]
+    # OpenTelemetry ends the process over one that it does not find.
+    lost += [
+        f"{name}: write the name of an entry point of {group} that is installed, or unset it"
+        for name, group, plugin in plan.plugins
+        if not entry_points(group=group, name=plugin)
+    ]
     if lost:
-        raise SettingsError("\n".join(f"{name}: write the path of a file that can be read" for name in lost))
+        raise SettingsError("\n".join(dict.fromkeys(lost)))
     return plan
 
 

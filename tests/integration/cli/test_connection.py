@@ -15,7 +15,7 @@ from temporalio.client import Client
 from temporalio.service import GrpcCompression
 
 from commands import away
-from commands.connection import compression
+from commands.connection import COMPRESSIONS, compression
 from openwop_mcp.config import Temporal
 from tests.support.cli import Serving, cli, serving
 from tests.support.front import Authority, Front, front
@@ -82,6 +82,7 @@ async def test_worker_and_call_meet_in_a_temporal_that_wants_certificates_and_a_
         done = await cli("call", "fake", "echo", "--config", config, TEMPORAL_KEY=API_KEY)
         ended = await worker.end(signal.SIGTERM)
     assert (done.text, ended.status) == ("done\n", 0)
+    assert "namespace default, with TLS, compression none; telemetry: none" in ended.err
     assert API_KEY not in done.err + ended.err
     assert spelled(f"Bearer {API_KEY}") in guarded.seen
 
@@ -110,18 +111,41 @@ async def test_what_goes_to_a_temporal_of_this_machine_is_compressed_only_where_
     ],
 )
 def test_the_address_decides_on_compression_where_the_settings_do_not(address, says, how):
-    assert compression(Temporal(address=address, compression=says)) is how
+    assert COMPRESSIONS[compression(Temporal(address=address, compression=says))] is how
 
 
-@pytest.mark.parametrize("without", ["server_ca", "server_name", "client"])
-async def test_a_temporal_that_cannot_be_had_over_tls_names_the_settings_that_matter(
-    guarded, authority, tmp_path, without
+@pytest.mark.parametrize(
+    ("without", "told"),
+    [
+        ("server_ca", "signed by none that is trusted here: set temporal.server_ca"),
+        ("server_name", "for another name: set temporal.server_name"),
+        (
+            "client",
+            "over TLS: start one with 'worker.py dev', or set temporal.address; where one is there, see temporal",
+        ),
+        ("tls", "or temporal.tls = true if it speaks TLS"),
+    ],
+)
+async def test_a_temporal_that_cannot_be_had_over_tls_names_the_setting_that_matters(
+    guarded, authority, tmp_path, without, told
 ):
     says = {key: value for key, value in shown(authority).items() if not key.startswith(without)}
+    if without == "tls":
+        says = {}
     done = await cli("runs", "show", "x", "--config", write(tmp_path, guarded.address, says))
     assert done.status == 1
-    assert f"no Temporal server answers at {guarded.address} over TLS" in done.err
-    assert "temporal.server_ca, server_name and client_cert" in done.err
+    assert told in done.err
+
+
+async def test_a_key_of_another_certificate_and_a_temporal_without_tls_are_named(
+    temporal, guarded, authority, tmp_path
+):
+    says = shown(authority)
+    another = says | {"client_key": f'{{ file = "{authority.issue("another.test").key}" }}'}
+    done = await cli("runs", "show", "x", "--config", write(tmp_path, guarded.address, another))
+    assert "temporal.client_key is not the key of temporal.client_cert" in done.err
+    done = await cli("runs", "show", "x", "--config", write(tmp_path, temporal.address, says))
+    assert "what answers has no TLS: set temporal.tls = false" in done.err
 
 
 @pytest.mark.parametrize(

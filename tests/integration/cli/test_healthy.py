@@ -11,8 +11,7 @@ import time
 
 from temporalio.client import Client
 
-from commands import health
-from commands.health import kept_healthy
+from commands import away
 from openwop_mcp.embedded import embedded_temporal
 from tests.support.cli import ROOT, cli, serving
 from tests.support.patience import PATIENCE
@@ -45,10 +44,10 @@ def test_a_probe_that_is_told_nothing_says_what_it_wants_and_that_is_not_well(mo
 
 async def test_the_file_grows_old_while_temporal_does_not_answer(tmp_path, monkeypatch):
     file = tmp_path / "healthy"
-    monkeypatch.setattr(health, "EVERY", 0.05)
+    monkeypatch.setattr(away, "EVERY", 0.05)
     async with embedded_temporal() as server:
         client = await Client.connect(server.address)
-        async with kept_healthy(client, file):
+        async with away.watched(client, file):
             await moves(file)
             os.kill(server.process.pid, signal.SIGSTOP)
             try:

@@ -102,6 +102,17 @@ async def test_nodes_that_share_an_effect_wait_with_one_question(dev, tmp_path):
     assert (await dev.cli("interrupts", "list", run, "--json")).json == []
 
 
+async def test_an_answer_after_that_of_another_run_is_taken_and_the_run_says_that_it_was_not_used(dev, tmp_path):
+    shared = {"idempotencyKey": {"type": "static", "value": uuid.uuid4().hex}}
+    first, later = [(await asking(dev, tmp_path, {**call("a", "doubtful"), "inputs": shared}))[0] for _ in range(2)]
+    for run, action in ((first, "reject"), (later, "accept")):
+        answered = await dev.cli("interrupts", "answer", run, json.dumps({"action": action}))
+        assert (answered.status, answered.err.strip()) == (0, f"answered; see 'worker.py runs show {run}'")
+        await ended(dev, run)
+    told = [(await dev.cli("runs", "show", run)).text for run in (first, later)]
+    assert ["another answer came first, and the one given here was not used" in one for one in told] == [False, True]
+
+
 async def test_nobody_is_asked_where_there_is_no_terminal_or_a_script_reads(dev, tmp_path):
     run, _ = await asking(dev, tmp_path, call("a", "doubtful"))
     piped = await dev.cli("interrupts", "answer", run)

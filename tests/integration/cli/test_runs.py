@@ -263,6 +263,21 @@ async def test_a_changed_byte_of_a_result_is_reported_by_its_digest(exported, tm
     assert len(verdict["changed"]) == 1
 
 
+async def test_a_file_of_a_folder_that_cannot_be_read_has_a_line_and_the_others_are_replayed(exported, tmp_path):
+    files = [tmp_path / f"{name}.json" for name in ("a-cut", "b-list", "c-sound")]
+    whole = exported.read_bytes()
+    for file, text in zip(files, (whole[: len(whole) // 2], b"[]", whole), strict=True):
+        file.write_bytes(text)
+    prose, facts, alone = await asyncio.gather(
+        cli("replay", str(tmp_path)), cli("replay", str(tmp_path), "--json"), cli("replay", str(files[0]), "--json")
+    )
+    assert (prose.status, facts.status, alone.status) == (1, 1, 1)
+    assert [line.partition(": ")[0] for line in prose.text.splitlines()] == [str(file) for file in files]
+    assert [(one["file"], one["sound"]) for one in facts.json] == [(str(file), file is files[-1]) for file in files]
+    assert [one["error"]["code"] for one in facts.json if "error" in one] == ["validation_error"] * 2
+    assert alone.json["error"]["code"] == "validation_error"
+
+
 async def test_an_authors_workflow_is_shown_and_replays_with_its_class(dev, authored):
     shown, events, replayed, unknown = await asyncio.gather(
         dev.cli("runs", "show", "author-1"),

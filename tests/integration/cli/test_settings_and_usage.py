@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 
@@ -89,6 +90,13 @@ def test_a_fault_of_usage_has_status_2_and_says_which(capfd, arguments, told):
     out, err = capfd.readouterr()
     assert err == ""
     assert json.loads(out)["error"]["code"] == "validation_error"
+
+
+async def test_who_looks_for_a_list_of_runs_is_told_who_has_it():
+    refused, told = await asyncio.gather(cli("runs", "list"), cli("runs", "--help"))
+    assert (refused.status, told.status) == (2, 0)
+    assert "see 'worker.py runs --help'" in refused.err
+    assert "GET /runs" in told.text
 
 
 async def test_without_a_command_the_commands_are_listed():

@@ -241,6 +241,7 @@ async def test_a_name_with_two_definitions_is_said_to_be_uncallable_and_cannot_b
     assert "run is left out" in both.err
 
 
+@pytest.mark.timeout(300)
 async def test_nothing_that_a_server_says_of_a_tool_acts_on_a_terminal(shop):
     shop.offer(
         "hostile", tool(HOSTILE, description=HOSTILE, annotations={"title": HOSTILE, HOSTILE: HOSTILE}), tool("a")

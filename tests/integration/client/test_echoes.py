@@ -222,6 +222,26 @@ async def test_what_is_told_beside_an_answer_is_told_without_it(caplog: pytest.L
     assert SECRET not in caplog.text
 
 
+async def test_of_params_that_take_long_to_search_nothing_is_told_but_their_method() -> None:
+    heard: list[Notice] = []
+
+    async def handler(request: Request) -> Any:
+        number = request.json["id"]
+        subscribed = {"_meta": {"io.modelcontextprotocol/subscriptionId": number}}
+        result = json.dumps({"jsonrpc": "2.0", "id": number, "result": {"resultType": "complete"}}).encode()
+        return stream_reply(
+            notice_event("resources/updated", uri="\\u0041" * 9_000, **subscribed),
+            notice_event("resources/updated", uri="\\u0041" * 11_000, **subscribed),
+            b"event: message\ndata: %b\n\n" % result,
+        )
+
+    async with connected(handler, **SHOWN) as (client, _):
+        await client.call_tool("t", ARGUMENTS, CallOptions(on_notice=heard.append))
+    assert [one.method for one in heard] == ["notifications/resources/updated"] * 2
+    assert b"A" not in heard[0].params
+    assert (b"u0041" in heard[0].params, heard[1].params) == (True, b"{}")
+
+
 async def test_the_log_says_once_that_a_server_does_it(caplog: pytest.LogCaptureFixture) -> None:
     async with connected(modern({"tools/call": _complete(b'"%b"' % ECHO)}), **SHOWN) as (client, _):
         for _ in range(3):

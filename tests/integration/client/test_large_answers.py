@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -12,12 +14,39 @@ import pytest
 from openwop_mcp.client import CallOptions, Clients
 from openwop_mcp.client._conversation import Exchange
 from openwop_mcp.config import Settings
-from openwop_mcp.errors import TimeLimitError
+from openwop_mcp.errors import ConnectionLostError, TimeLimitError
 from tests.support.fake_server import DISCOVER, FakeServer, Reply, Request, modern
 from tests.support.mcp_client import ARGUMENTS
 from tests.support.patience import PATIENCE
 
 MIB = 1024**2
+
+LOCAL = """
+import json, sys
+
+def tell(text):
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" not in asked:
+        continue
+    begin = '{"jsonrpc":"2.0","id":%d,"result":' % asked["id"]
+    if asked["method"] != "tools/call":
+        said = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
+        tell(begin + json.dumps(said) + "}\\n")
+    elif asked["params"]["name"] == "end":
+        tell(rest)
+        sys.exit()
+    else:
+        text = begin + '{"content":[{"type":"text","text":"' + "x" * asked["params"]["arguments"]["size"]
+        rest = '"}]}}\\n'
+        tell(text if asked["params"]["name"] == "begin" else text + rest)
+"""
+"""A local program whose answers are as large as they are to be. One that is only begun it ends with itself."""
+
+PROGRAM = {"command": [sys.executable, "-I", "-S", "-c", LOCAL]}
 
 
 class Slow:
@@ -101,3 +130,72 @@ async def test_an_agreement_that_outlives_who_sought_it_gives_its_room_back() ->
         slow.rest.set()
         await called(clients, "old")
         assert clients.room._free == 16 * MIB
+
+
+@contextlib.contextmanager
+def crowded(clients: Clients) -> Iterator[None]:
+    """Another answer has all the room."""
+    other = clients.room.held()
+    assert clients.room.ask(other, clients.room._size).done()
+    yield
+    other.leave()
+
+
+async def asked_for(clients: Clients, size: int, *, tool: str = "whole", **options: Any) -> Exchange:
+    with clients.room.held():
+        return await clients["local"].call_tool(tool, json.dumps({"size": size}).encode(), CallOptions(**options))
+
+
+async def until_held_back(clients: Clients) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not any(held.waiting for held in clients.room._present):  # noqa: ASYNC110 - the room tells nobody
+            await asyncio.sleep(0.01)
+
+
+async def test_a_local_programs_answer_waits_for_room_and_comes_whole() -> None:
+    async with clients_of(16 * MIB, local=PROGRAM) as clients:
+        with crowded(clients):
+            call = asyncio.create_task(asked_for(clients, 3 * MIB))
+            await until_held_back(clients)
+            # The pipe holds up the program, and the line what came of it.
+            wire: Any = clients["local"]._wire
+            assert wire._current._lines.held < MIB + MIB // 2
+        assert len((await call).result) > 3 * MIB
+        assert clients.room._free == 4 * MIB
+
+
+async def test_who_called_a_local_program_has_the_room_of_its_answers_until_it_hands_them_on() -> None:
+    async with clients_of(64 * MIB, local=PROGRAM) as clients:
+        with clients.room.held() as held:
+            for count in (1, 2):
+                answer = await clients["local"].call_tool("whole", b'{"size":3000000}')
+                assert count * len(answer.result) < held.size < count * (len(answer.result) + 100)
+                assert clients.room._free == 16 * MIB - held.size
+        assert clients.room._free == 16 * MIB
+
+
+async def test_a_local_programs_answer_that_finds_no_room_names_the_setting_and_stops_no_later_one() -> None:
+    async with clients_of(16 * MIB, local={**PROGRAM, "timeouts": {"first_byte": 0.5}}) as clients:
+        await asked_for(clients, 1)
+        with crowded(clients):
+            first = asyncio.create_task(asked_for(clients, 3 * MIB, timeout=1.5))
+            await until_held_back(clients)
+            # The other call waits behind the same line, which is no fault of the program's either.
+            failures = await asyncio.gather(first, asked_for(clients, 1, timeout=1), return_exceptions=True)
+        for failure in failures:
+            assert isinstance(failure, TimeLimitError)
+            assert failure.facts["setting"] == "limits.memory_bytes"
+            assert failure.facts["limit"] == "total"
+        assert len((await asked_for(clients, 2 * MIB)).result) > 2 * MIB
+        assert clients.room._free == 4 * MIB
+
+
+async def test_an_answer_that_is_in_the_pipe_of_a_program_that_ended_needs_no_room() -> None:
+    async with clients_of(16 * MIB, local=PROGRAM) as clients:
+        with crowded(clients):
+            call = asyncio.create_task(asked_for(clients, MIB + 1_000, tool="begin"))
+            await until_held_back(clients)
+            with pytest.raises(ConnectionLostError):
+                await clients["local"].call_tool("end", b"{}")
+            assert len((await call).result) > MIB
+        assert clients.room._free == 4 * MIB

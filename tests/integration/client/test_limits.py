@@ -14,7 +14,14 @@ import pytest
 from openwop_mcp.client import CallOptions, Notice
 from openwop_mcp.client._pool import HttpPool
 from openwop_mcp.effects.delivery import Delivery
-from openwop_mcp.errors import ConnectError, ConnectionLostError, McpError, ResultTooLargeError, TimeLimitError
+from openwop_mcp.errors import (
+    ConnectError,
+    ConnectionLostError,
+    MalformedAnswerError,
+    McpError,
+    ResultTooLargeError,
+    TimeLimitError,
+)
 from tests.support.fake_server import FakeServer, Reply, Request, modern
 from tests.support.mcp_client import ARGUMENTS, client_of, connected, json_reply, replies, stream_reply
 
@@ -309,3 +316,17 @@ async def test_a_body_that_unpacks_past_its_limit_is_not_read_on() -> None:
     async with connected(replies(reply), response_bytes=100_000) as (client, _):
         with pytest.raises(ResultTooLargeError):
             await client.call_tool("t", ARGUMENTS)
+
+
+async def test_a_document_of_an_authorization_server_is_unpacked_once_and_within_its_limit() -> None:
+    import gzip
+
+    once = gzip.compress(b" " * 50_000_000)
+    for encoding, body, refusal in (
+        ("gzip", once, ResultTooLargeError),
+        ("gzip, gzip", gzip.compress(once), MalformedAnswerError),
+    ):
+        reply = Reply(headers=[("Content-Type", "application/json"), ("Content-Encoding", encoding)], body=body)
+        async with FakeServer(replies(reply)) as server, HttpPool() as pool:
+            with pytest.raises(refusal):
+                await pool.fetcher("private")("POST", server.url, {}, json.dumps({"id": 1, "method": "x"}).encode())

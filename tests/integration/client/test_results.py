@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import gzip
+import threading
 import zlib
+from typing import Any
 
 import pytest
 
 from openwop_mcp import jsontext
 from openwop_mcp.errors import MalformedAnswerError, RpcError
+from openwop_mcp.protocol import messages
 from openwop_mcp.verbatim import Verbatim
 from tests.support.fake_server import Reply, Request, modern
 from tests.support.mcp_client import ARGUMENTS, connected, json_reply, replies, stream_reply
@@ -52,6 +55,28 @@ async def test_a_result_in_one_piece_is_kept_byte_for_byte(name: str) -> None:
         assert (await client.list_tools()).result == RESULTS[name]
         assert (await client.discover()).result == RESULTS[name]
         assert len(server.requests) == 4
+
+
+async def test_a_long_answer_is_read_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = b'{"content":[' + b'"\\ud800",' * 100_000 + b"1]}"
+    read: dict[str, set[int]] = {}
+
+    def watch(name: str) -> None:
+        work = getattr(messages, name)
+
+        def watched(data: bytes, **options: Any) -> object:
+            if len(data) >= len(result):
+                read.setdefault(name, set()).add(threading.get_ident())
+            return work(data, **options)
+
+        monkeypatch.setattr(messages, name, watched)
+
+    watch("answer")
+    watch("is_input_required")
+    async with connected(modern({"tools/call": result})) as (client, _):
+        assert (await client.call_tool("t", ARGUMENTS)).result == result
+    assert set(read) == {"answer", "is_input_required"}
+    assert threading.get_ident() not in set.union(*read.values())
 
 
 @pytest.mark.parametrize("name", RESULTS)

@@ -586,6 +586,17 @@ async def test_a_flood_on_standard_error_blocks_nobody_and_is_logged_in_part(cap
         assert told.count("flood") < 5 * _stderr.LOGGED_LINES
 
 
+async def test_a_process_that_is_ending_is_read_to_its_end_whoever_would_hold_it_up() -> None:
+    async with peer(stay=True) as box:
+        assert await box.result(["answer", {}]) == {}
+        box.process.pause()
+        assert not box.process._stdout.transport.is_reading()
+        box.process.stop()
+        await until(box.process._stdout.transport.is_reading)
+        box.process.pause()
+        assert box.process._stdout.transport.is_reading()
+
+
 # --- giving up --------------------------------------------------------------------------------------------------------
 
 
@@ -744,6 +755,17 @@ async def test_an_exit_is_named_with_its_status_and_the_last_words() -> None:
         assert "effect" not in str(caught.value)
         assert "KeyError: [credential]\\x1b" in str(caught.value)
         assert SECRET not in str(caught.value)
+
+
+async def test_a_key_of_several_lines_is_in_no_last_words_and_no_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    body = ["MIIEvQIBADANBgkqhkiG9w0BAQEFAASC", "BKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj"]
+    key = "\n".join(["-----BEGIN PRIVATE KEY-----", *body, "-----END PRIVATE KEY-----", ""])
+    async with peer(environment={"TOKEN": key}) as box:
+        with pytest.raises(ConnectionLostError) as caught:
+            await box.ask(["stderr", f"cannot parse key: {key}"], ["exit", 3])
+        assert "[credential] | [credential] | -----END PRIVATE KEY-----" in str(caught.value)
+        assert not [line for line in body if line in caplog.text]
 
 
 @on_both_loops

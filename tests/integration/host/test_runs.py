@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from google.protobuf.field_mask_pb2 import FieldMask
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.deployment.v1 import WorkerDeploymentVersion
+from temporalio.api.workflow.v1 import VersioningOverride, WorkflowExecutionOptions
+from temporalio.api.workflowservice.v1 import UpdateWorkflowExecutionOptionsRequest
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.contrib.opentelemetry import TracingInterceptor
+from temporalio.service import RPCError, RPCStatusCode
 
-from host import creation, records, updates
+from host import bodies, creation, records, updates
 from host.ids import BoundId, project
 from host.scopes import Scopes
 from host.scopes import _name as scope_name
 from openwop_mcp.embedded import EmbeddedTemporal
+from openwop_mcp.runs.definition import Definition
 from openwop_mcp.runs.start import Options
 from tests.support.fake_server import FakeServer, modern
 from tests.support.hosts import bearer
@@ -100,6 +108,34 @@ async def test_what_temporal_takes_for_too_large_is_too_large(client: Client, tm
     async with two_hosts(client, client, tmp_path, "nobody", options=generous) as both:
         body = {"workflowId": "noop", "inputs": {"a": "x" * 3_000_000}}
         assert code(await both.first.post("/runs", json=body, headers=key())) == (413, "payload_too_large")
+
+
+async def test_a_long_body_is_read_beside_the_event_loop(alone: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
+    own, seen = threading.get_ident(), list[str]()
+
+    def watch(owner: Any, name: str) -> None:
+        work = getattr(owner, name)
+
+        def watched(*args: Any, **options: Any) -> Any:
+            seen.append("the event loop's" if threading.get_ident() == own else name)
+            return work(*args, **options)
+
+        monkeypatch.setattr(owner, name, watched)
+
+    watch(bodies, "read_create_run")
+    watch(bodies, "read_resolve")
+    watch(Definition, "misfits")
+    long = b"[" + b'"\\ud800",' * 100_000 + b"1]"
+    made = await alone.first.post(
+        "/runs", content=b'{"workflowId":"noop","inputs":{"a":%b}}' % long, headers={"Content-Type": "application/json"}
+    )
+    assert made.status_code == 201
+    await alone.first.post(
+        f"/runs/{project(made.json()['runId'])}/interrupts/a",
+        content=b'{"resumeValue":%b}' % long,
+        headers={"Content-Type": "application/json"},
+    )
+    assert seen == ["read_create_run", "misfits", "read_resolve"]
 
 
 async def test_inputs_that_no_variable_declares_are_kept(alone: Hosts) -> None:
@@ -366,6 +402,44 @@ async def test_without_a_worker_a_pause_is_to_be_tried_again(
     async with pack_worker(client, settings_for("http://127.0.0.1:9/mcp"), task_queue=queue):
         answer = await alone.second.post(path, headers=once)
     assert (answer.status_code, answer.json()["status"]) == (202, "paused")
+
+
+async def overridden(client: Client, run_id: str, override: VersioningOverride) -> bool:
+    """Say which workers a run is for; False where Temporal does not know them yet."""
+    request = UpdateWorkflowExecutionOptionsRequest(
+        namespace=client.namespace,
+        workflow_execution=WorkflowExecution(workflow_id=run_id),
+        workflow_execution_options=WorkflowExecutionOptions(versioning_override=override),
+        update_mask=FieldMask(paths=["versioning_override"]),
+    )
+    try:
+        await client.workflow_service.update_workflow_execution_options(request)
+    except RPCError as error:
+        if error.status is RPCStatusCode.FAILED_PRECONDITION:
+            return False
+        raise
+    return True
+
+
+async def test_who_pauses_a_run_in_vain_is_told_the_version_that_it_is_pinned_to(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, name = (f"{kind}-{uuid.uuid4().hex}" for kind in ("pack", "deployment"))
+    settings = settings_for("http://127.0.0.1:9/mcp", worker={"deployment": name, "build_id": "7"})
+    pinned = VersioningOverride.PinnedOverride(
+        behavior=VersioningOverride.PINNED_OVERRIDE_BEHAVIOR_PINNED,
+        version=WorkerDeploymentVersion(deployment_name=name, build_id="7"),
+    )
+    async with two_hosts(client, client, tmp_path, queue) as both:
+        run_id = await both.create("delay")
+        async with pack_worker(client, settings, task_queue=queue), asyncio.timeout(PATIENCE):
+            # Temporal knows a version from its first poll on.
+            while not await overridden(client, run_id, VersioningOverride(pinned=pinned)):
+                pass
+        monkeypatch.setattr(updates, "PATIENCE", 0.3)
+        answer = await both.first.post(f"/runs/{project(run_id)}:pause")
+    assert code(answer) == (503, "service_unavailable")
+    assert f"see that one of version '{name}:7', which the run is pinned to, runs" in answer.text
 
 
 async def test_more_pauses_than_a_run_takes_at_once_are_not_lost(hosts: Hosts) -> None:

@@ -116,6 +116,12 @@ network = "private"
 credential = {{ bearer = {{ env = "TOKEN" }} }}
 retry = {{ attempts = 1 }}
 
+[servers.again]
+url = "{fake}"
+network = "private"
+retry = {{ attempts = 2 }}
+tools = {{ lost = {{ safety_tier = "read" }} }}
+
 [servers.paced]
 url = "{fake}"
 network = "private"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import json
 import signal
 import socket
 import time
@@ -13,6 +15,8 @@ import pytest
 from tests.integration.telemetry.conftest import SECRET, Watched
 from tests.support.cli import cli, python, serving
 from tests.support.collector import collector
+from tests.support.graphs import node, workflow
+from tests.support.patience import PATIENCE
 
 SOON = {"OTEL_BSP_SCHEDULE_DELAY": "50", "OTEL_METRIC_EXPORT_INTERVAL": "100"}
 
@@ -74,6 +78,17 @@ async def test_the_end_does_not_wait_for_a_collector_that_hangs() -> None:
     assert float(done.text) < 10
 
 
+async def test_a_command_that_looks_first_and_then_answers_tells_as_one_process(watched: Watched, tmp_path) -> None:
+    asks = workflow([node("gate", "core.approvalGate", config={"title": "T"})])
+    (tmp_path / "asks.json").write_text(json.dumps(asks), encoding="utf-8")
+    run = (await watched.cli("runs", "start", str(tmp_path / "asks.json"))).text.strip()
+    async with asyncio.timeout(PATIENCE):
+        while not (await watched.cli("interrupts", "list", run, "--json")).json:
+            pass
+    done = await watched.cli("interrupts", "answer", run, '{"action": "accept"}')
+    assert (done.status, done.err) == (0, f"answered; see 'worker.py runs show {run}'\n")
+
+
 async def test_a_process_that_tells_nobody_loads_nothing_of_it() -> None:
     program = (
         "import asyncio, os, sys\n"
@@ -88,7 +103,14 @@ async def test_a_process_that_tells_nobody_loads_nothing_of_it() -> None:
     assert (done.status, done.text.strip()) == (0, "[]"), done.err
 
 
-@pytest.mark.parametrize(("name", "value"), [("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"), ("OTEL_TRACES_EXPORTER", SECRET)])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
+        ("OTEL_TRACES_EXPORTER", SECRET),
+        ("OTEL_PYTHON_EXPORTER_OTLP_HTTP_CREDENTIAL_PROVIDER", SECRET),
+    ],
+)
 async def test_a_fault_of_the_environment_ends_a_command_before_it_begins(
     watched: Watched, name: str, value: str
 ) -> None:

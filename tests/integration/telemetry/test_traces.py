@@ -166,6 +166,24 @@ async def test_without_an_exporter_nothing_is_traced_and_a_trace_goes_on_all_the
     assert met["told"].json["params"]["_meta"]["traceparent"] == f"00-{TRACE}-00f067aa0ba902b7-01"
 
 
+async def test_each_attempt_of_a_run_that_was_begun_without_a_trace_begins_one(watched: Watched) -> None:
+    address = watched.host.serving.facts["temporal"]
+    done = await cli(
+        "call", "again", "lost", "--args", "{}", "--config", str(watched.settings),
+        OPENWOP_MCP__TEMPORAL__ADDRESS=address, TOKEN="t" * 20,
+    )  # fmt: skip
+    assert done.status == 1
+    _, run_id = done.err.splitlines()[0].split()
+
+    def attempts(heard: Collector) -> object:
+        own = [one for one in heard.named("tools/call lost") if one.attributes.get("openwop_mcp.run_id") == run_id]
+        return len(own) == 2 and own
+
+    own = await watched.collector.until(attempts)
+    assert len({one.trace_id for one in own}) == 2
+    assert all(watched.collector.above(one)[-1].name == "RunActivity:community.mcp.call-tool" for one in own)
+
+
 async def test_traces_can_be_read_on_standard_error(watched: Watched) -> None:
     address = watched.host.serving.facts["temporal"]
     done = await cli(

@@ -87,6 +87,24 @@ async def test_who_goes_beyond_the_room_is_not_stopped_again_by_who_came_before(
     assert room._free == 100
 
 
+async def test_who_is_given_what_went_beyond_the_room_is_the_one_beyond_it() -> None:
+    room = Room(100)
+    reader, caller, other = room.held(), room.held(), room.held()
+    assert room.ask(other, 50).done()
+    assert room.ask(reader, 50).done()
+    assert room.ask(reader, 50).done()
+    room.hand_on(80, reader, caller)
+    reader.leave()
+    # There is none still: the caller goes on, and who has some as well does not.
+    more = room.ask(other, 10)
+    assert not more.done()
+    assert room.ask(caller, 10).done()
+    caller.leave()
+    assert more.done()
+    other.leave()
+    assert room._free == 100
+
+
 async def test_two_answers_of_one_who_asked_are_both_counted() -> None:
     room = Room(100)
     blocker = Reader(room, 100)

@@ -18,7 +18,7 @@ from openwop_mcp.config import SCOPES, Issuer, load
 from tests.support.auth_server import Page
 from tests.support.token_issuer import AUDIENCE, claims_of, ec_key, public, rsa_key, signed, token_of
 
-DOC = Path(__file__).parents[3] / "docs" / "host.md"
+DOC = Path(__file__).parents[3] / "docs" / "tokens.md"
 
 ISSUER = "https://login.example.org"
 NOW = 1_800_000_000
@@ -356,9 +356,9 @@ async def test_a_bearer_waits_for_no_keys_where_its_token_cannot_be_one(monkeypa
 
 
 def test_the_settings_that_are_described_are_in_order(tmp_path: Path) -> None:
-    section = DOC.read_text(encoding="utf-8").split("## Tokens of an identity provider")[1]
+    page = DOC.read_text(encoding="utf-8")
     file = tmp_path / "s.toml"
-    file.write_text(section.split("```toml\n")[1].split("```")[0], encoding="utf-8")
+    file.write_text(page.split("```toml\n")[1].split("```")[0], encoding="utf-8")
     own, partners = load(str(file), environ={}).issuers
     assert (own.tenant, partners.tenant_claim, partners.tenants) == ("acme", "org", ("globex", "initech"))
-    assert str(own.max_lifetime) in section
+    assert str(own.max_lifetime) in page

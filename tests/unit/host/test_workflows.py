@@ -149,6 +149,7 @@ def test_an_id_that_is_nearly_one_of_what_can_be_run_is_told_which(tmp_path: Pat
     with pytest.raises(HostError) as caught:
         read(tmp_path).get("sumarise")
     assert "did you mean" not in caught.value.message
+    assert caught.value.message.endswith("; graphs are read when the host starts")
 
 
 def test_what_runs_would_fail_with_is_told_by_file(tmp_path: Path) -> None:

@@ -268,6 +268,38 @@ def test_a_key_of_several_lines_is_found_in_json() -> None:
     assert Redactor([key]).text(json.dumps({"key": key})) == f'{{"key": "{MARK}"}}'
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", r"\n", r"\r\n"])
+def test_a_key_is_found_line_by_line_and_its_labels_say_nothing(end: str) -> None:
+    body = ["MIIEvQIBADANBgkqhkiG9w0BAQEFAASC", "BKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj", "MzEfYyji"]
+    lines = ["-----BEGIN PRIVATE KEY-----", *body, "short==", "-----END PRIVATE KEY-----"]
+    redactor = Redactor([end.join([*lines, ""])])
+    assert [redactor.text(f"  {line} ") for line in lines] == [
+        f"  {line} " if line not in body else f"  {MARK} " for line in lines
+    ]
+    kept = redactor.json(jsontext.encode({"said": body[1]}))
+    assert kept is not None
+    assert kept.data == b'{"said":"%b"}' % MARK.encode()
+    spelled = base64.b64encode(body[1].encode()).decode()
+    assert spelled[:-4] not in redactor.text(f"data: {spelled}")
+
+
+def test_a_rule_between_the_lines_of_a_secret_hides_no_other() -> None:
+    first, rule, second = "the-first-secret-of-all", "-" * 24, "the second secret of all"
+    redactor = Redactor([f"{first}\n{rule}\n  {second}\n"])
+    assert redactor.text(f"{first}\n{rule}\n{second}") == f"{MARK}\n{rule}\n{MARK}"
+
+
+def test_the_ordinary_lines_of_a_file_that_is_a_secret_stay_in_results() -> None:
+    token = "token: eyJhbGciOiJSUzI1NiJ9"
+    redactor = Redactor([f"apiVersion: v1\nkind: Config\nusers:\n  {token}\n"])
+    assert redactor.text(f"kind: Config\nusers:\n{token}") == f"kind: Config\nusers:\n{MARK}"
+
+
+def test_a_secret_of_one_line_is_no_secret_in_parts() -> None:
+    path = r"C:\notes\nightly-builds"
+    assert Redactor([path]).text("ightly-builds") == "ightly-builds"
+
+
 def test_the_errors_that_led_to_one_are_cleaned_too() -> None:
     error, cause = ConnectError("no"), ConnectError("to s3cr3t-token")
     cause.facts["tried"] = ["a s3cr3t-token", 1]

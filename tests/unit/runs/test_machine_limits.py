@@ -237,6 +237,26 @@ def test_a_run_whose_definition_leaves_no_room_for_its_state_does_not_hand_over(
     assert under_way(run) == ["b"]
 
 
+def test_a_run_that_hands_over_puts_its_state_together_to_see_whether_it_may_and_to_go_on(monkeypatch) -> None:
+    run = model(workflow([node("a"), node("b")], [edge("a", "b")]))
+    made: list[bytes] = []
+    put_together = RunMachine._state
+
+    def counted(machine: RunMachine) -> tuple[bytes, object]:
+        state, large = put_together(machine)
+        if machine is run.machine:
+            made.append(state)
+        return state, large
+
+    run.succeed(run.ordinal("a"), b"{}")
+    monkeypatch.setattr(RunMachine, "_state", counted)
+    handing_over = run.machine
+    run.task(suggest=True)
+    assert run.machine is not handing_over
+    assert len(made) == 2
+    assert made[-1] == run.start.state
+
+
 # --- large values outside ---
 
 

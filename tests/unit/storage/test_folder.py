@@ -7,6 +7,7 @@ import hashlib
 import multiprocessing
 import os
 import stat
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,35 @@ async def test_a_blob_that_was_cut_is_written_anew(tmp_path):
     file.write_bytes(DATA[:3])
     await folder.put(DIGEST, DATA)
     assert await folder.get(DIGEST, len(DATA)) == DATA
+
+
+@pytest.mark.parametrize("changed", [0, 2**20, 5_000_000 - 1])
+async def test_a_blob_of_its_size_that_was_changed_anywhere_is_written_anew(tmp_path, changed):
+    data = bytes(5_000_000)
+    digest = hashlib.sha256(data).hexdigest()
+    folder = Folder(tmp_path)
+    await folder.put(digest, data)
+    (file,) = files(tmp_path)
+    file.write_bytes(data[:changed] + b"x" + data[changed + 1 :])
+    await folder.put(digest, data)
+    assert await folder.get(digest, len(data)) == data
+
+
+async def test_a_large_blob_that_is_there_is_not_read_into_memory_as_a_whole(tmp_path):
+    data = b"".join(bytes([number]) * 1_000_000 for number in range(16))
+    digest = hashlib.sha256(data).hexdigest()
+    folder = Folder(tmp_path)
+    await folder.put(digest, data)
+    (file,) = files(tmp_path)
+    before = file.stat().st_ino
+    tracemalloc.start()
+    try:
+        await folder.put(digest, data)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert file.stat().st_ino == before
+    assert most < len(data) / 4
 
 
 async def test_many_that_write_one_value_at_once_leave_one_file(tmp_path):

@@ -71,6 +71,8 @@ def test_headers_are_those_of_the_signal_or_those_for_all() -> None:
         ("OTEL_EXPORTER_OTLP_ENDPOINT", SECRET),
         ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", f"ftp://{SECRET}"),
         ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", f"http://{SECRET}:99999"),
+        ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", f"http://a {SECRET}/v1/metrics"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://{SECRET}%20"),
         ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
         ("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", SECRET),
         ("OTEL_EXPORTER_OTLP_HEADERS", f"Bearer {SECRET}"),
@@ -144,6 +146,37 @@ def test_a_file_that_cannot_be_read_is_told_by_its_variable_where_it_would_be_re
         assert str(caught.value) == f"{name}: write the path of a file that can be read"
     assert plan_of({"OTEL_TRACES_EXPORTER": "otlp", own: str(there), common: str(lost)})
     assert plan_of({"OTEL_TRACES_EXPORTER": "console", common: str(lost)})
+
+
+CREDENTIALS = "OTEL_PYTHON_EXPORTER_OTLP_HTTP_CREDENTIAL_PROVIDER"
+OF_TRACES, OF_METRICS = (f"OTEL_PYTHON_EXPORTER_OTLP_HTTP_{one}_CREDENTIAL_PROVIDER" for one in ("TRACES", "METRICS"))
+TRACER = "OTEL_PYTHON_TRACER_PROVIDER"
+
+
+@pytest.mark.parametrize(
+    ("name", "environ"),
+    [
+        (CREDENTIALS, {"OTEL_TRACES_EXPORTER": "otlp", CREDENTIALS: SECRET, OF_TRACES: "any"}),
+        (OF_TRACES, {"OTEL_TRACES_EXPORTER": "otlp", CREDENTIALS: "", OF_TRACES: SECRET}),
+        (OF_METRICS, {"OTEL_METRICS_EXPORTER": "otlp", OF_METRICS: " "}),
+        (TRACER, {TRACER: SECRET}),
+        (TRACER, {TRACER: "", "OTEL_SDK_DISABLED": "true"}),
+        (TRACER, {TRACER: SECRET, "OTEL_METRICS_EXPORTER": "console"}),
+    ],
+)
+def test_what_opentelemetry_would_load_and_is_not_installed_is_told_by_its_variable(
+    name: str, environ: dict[str, str]
+) -> None:
+    with pytest.raises(SettingsError) as caught:
+        plan_of(environ)
+    [line] = str(caught.value).splitlines()
+    assert line.startswith(f"{name}: write the name of an entry point")
+    assert SECRET not in line
+
+
+def test_what_opentelemetry_loads_is_no_fault_where_it_is_installed_or_nobody_asks_for_it() -> None:
+    assert plan_of({TRACER: "sdk_tracer_provider", "OTEL_TRACES_EXPORTER": "otlp", OF_METRICS: SECRET})
+    assert plan_of({CREDENTIALS: SECRET, "OTEL_TRACES_EXPORTER": "console"})
 
 
 def test_what_was_to_run_is_closed_where_a_variable_has_a_fault_that_only_the_sdk_finds(

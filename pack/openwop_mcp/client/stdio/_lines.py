@@ -38,6 +38,11 @@ class Lines:
         self._hold(rest)
         return lines
 
+    @property
+    def held(self) -> int:
+        """Bytes of a line that is not complete yet, as far as they are held."""
+        return len(self._held)
+
     def close(self) -> bytes | Cut:
         """Return what the end of the stream left without an end of its own."""
         return self._end(b"")

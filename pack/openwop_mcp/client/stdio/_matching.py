@@ -26,6 +26,10 @@ OWNERS: Final[Mapping[str, tuple[str, ...]]] = {PROGRESS: ("progressToken",), CA
 MAX_DIGITS: Final = len(str(2**63))
 """Digits of an id; none of ours has more, and reading very long ones takes very long."""
 
+_MAY_BE_MESSAGE = re.compile(rb"\s*[\[{](?s:.{15})")
+"""How each line begins that holds a message, none of which is shorter. To read one that holds none costs many times
+more, and a program can write thirty thousand of them at once."""
+
 _VERSION = rb'"jsonrpc"\s*:\s*"2\.0"\s*'
 _ID = rb'"id"\s*:\s*"?(\d{1,18})"?\s*'
 _VERDICT = rb'"(?:result|error)"\s*:'
@@ -54,7 +58,7 @@ class Match(NamedTuple):
 
 
 def pieces(line: bytes) -> list[bytes]:
-    """The objects of a line that has several and nothing else; otherwise the line.
+    """The objects of a line that has several, as many as a batch may have, and nothing else; otherwise the line.
 
     Programs whose threads print without a lock write two messages and then the ends of two lines.
     """
@@ -75,6 +79,8 @@ def matches(line: bytes, in_flight: Collection[int], sent: range) -> list[Match]
         in_flight: Ids of the requests that wait for an answer.
         sent: Covers the ids of all requests that were ever sent.
     """
+    if _MAY_BE_MESSAGE.match(line) is None:
+        return [Match("noise", line)]
     try:
         return [_message(line, dict(messages.members(line)), in_flight, sent)]
     except jsontext.JsonTextError:
@@ -88,13 +94,15 @@ def matches(line: bytes, in_flight: Collection[int], sent: range) -> list[Match]
 
 
 def _unglued(line: bytes) -> list[bytes]:
-    """Each object; none if anything else is among them, or if they are nested too deeply for the scanner."""
+    """Each object; none if anything else is among them, if they are too many, or nested too deeply for the scanner."""
     found: list[bytes] = []
     scan = json.JSONDecoder().raw_decode
     try:
         text = line.decode().strip()
         start = 0
         while start < len(text):
+            if len(found) == messages.MAX_BATCH:
+                return []
             value, end = scan(text, start)
             if not isinstance(value, dict):
                 return []

@@ -51,8 +51,8 @@ class _Pipe(asyncio.Protocol):
         return self
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # What is read has less than that, and none of it is asked for.
-        self.transport = cast("asyncio.WriteTransport", transport)
+        # Each of them is the one or the other, and is asked for nothing that it has not.
+        self.transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
         self._feed(data)
@@ -147,6 +147,16 @@ class Process:
             message = message.translate(_LINE_BREAKS)
         self._stdin.transport.write(message + b"\n")
 
+    def pause(self) -> None:
+        """Read no more of its output for now, unless it is ending: what is left then is no more than a pipe holds."""
+        if self.accepting:
+            self._stdout.transport.pause_reading()
+
+    def resume(self) -> None:
+        """Read its output on."""
+        if not self._stdout.transport.is_closing():
+            self._stdout.transport.resume_reading()
+
     def stop(self) -> None:
         """Have it end as MCP wants it: close its input, then SIGTERM, then SIGKILL, to all of its group."""
         if not self._stopped.done():
@@ -156,6 +166,7 @@ class Process:
         """Wait for the first sign of its end, and for what is still said then; tells how it came, in words."""
         await asyncio.wait(self._signs, return_when=asyncio.FIRST_COMPLETED)
         self._stdin.writable.set()
+        self.resume()
         if not self._stopped.done():
             await self._over(LAST_WORDS)
         else:

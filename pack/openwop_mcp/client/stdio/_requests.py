@@ -15,7 +15,9 @@ from dataclasses import dataclass
 
 from openwop_mcp import jsontext
 from openwop_mcp.client._deadline import Deadline
+from openwop_mcp.client._room import Held, Room, holder
 from openwop_mcp.client._wire import Incoming, OnMessage, Outgoing
+from openwop_mcp.client.stdio._intake import Intake
 from openwop_mcp.client.stdio._lines import Cut, Lines
 from openwop_mcp.client.stdio._matching import Match, matches, pieces, response_id
 from openwop_mcp.client.stdio._process import Process
@@ -33,6 +35,9 @@ logger = logging.getLogger(__name__)
 BATCHES = "2025-03-26"
 """The one revision whose servers may put several messages into an array."""
 
+LISTEN = "subscriptions/listen"
+"""The one method whose request lasts."""
+
 SETTING = "limits.event_bytes"
 """What bounds a line."""
 
@@ -45,6 +50,7 @@ class Flight:
     deadline: Deadline
     hears: Callable[[bytes], None] | None
     future: asyncio.Future[bytes]
+    held: Held | None
 
     @property
     def settled(self) -> bool:
@@ -64,7 +70,9 @@ class Flight:
 class Requests:
     """The requests to one process, which may have answered some; what has a method and belongs to none is handed on."""
 
-    def __init__(self, server_id: str, event_bytes: int, redactor: Redactor, on_unmatched: OnMessage) -> None:
+    def __init__(
+        self, server_id: str, event_bytes: int, redactor: Redactor, on_unmatched: OnMessage, room: Room | None
+    ) -> None:
         self._name, self._limit, self._redactor, self._on_unmatched = server_id, event_bytes, redactor, on_unmatched
         self._log = ServerLog(server_id, redactor)
         self._lines = Lines(event_bytes)
@@ -73,6 +81,7 @@ class Requests:
         self._noisy = False
         self.answered = False
         self.process = Process(self._received, self._log.feed)
+        self._intake = Intake(room, event_bytes, pause=self.process.pause, resume=self.process.resume)
 
     async def exchange(self, out: Outgoing, limits: Timeouts, on_message: OnMessage | None) -> Incoming:
         """Send a request and wait for its answer; to give it up tells the server so."""
@@ -80,16 +89,19 @@ class Requests:
         flight: Flight | None = None
         try:
             async with Deadline(limits) as deadline:
-                await self.process.may_write()
-                # Messages arrive in the context of the process; who hears them has one of its own.
-                context = contextvars.copy_context()
-                hears = on_message and (lambda message: context.run(on_message, message))
-                flight = Flight(out, deadline, hears, asyncio.get_running_loop().create_future())
-                self._flights[number] = flight
-                self._sent = range(min(self._sent.start, number), max(self._sent.stop, number + 1))
-                self.process.write(out.body)
-                deadline.sending()
-                return Incoming(await flight.future)
+                with self._intake.awaited(deadline, lasting=out.method == LISTEN):
+                    await self.process.may_write()
+                    # Messages arrive in the context of the process; who hears them has one of its own.
+                    context = contextvars.copy_context()
+                    hears = on_message and (lambda message: context.run(on_message, message))
+                    flight = Flight(out, deadline, hears, asyncio.get_running_loop().create_future(), holder())
+                    self._flights[number] = flight
+                    self._sent = range(min(self._sent.start, number), max(self._sent.stop, number + 1))
+                    self.process.write(out.body)
+                    deadline.sending()
+                    if self._intake.held_back:
+                        deadline.held_back()
+                    return Incoming(await flight.future)
         except TimeLimitError as error:
             if flight is not None:
                 if flight.settled:
@@ -132,6 +144,7 @@ class Requests:
             else:
                 for piece in pieces(line):
                     self._take(piece)
+        self._intake.grown(self._lines.held)
 
     def _take(self, line: bytes) -> None:
         if not line or line.isspace():
@@ -149,10 +162,12 @@ class Requests:
     def _deliver(self, found: Match, flight: Flight, line: bytes) -> None:
         if found.kind == "answer":
             self.answered = True
-            flight.settle(found.message if flight.out.terms.revision == BATCHES else line)
+            message = found.message if flight.out.terms.revision == BATCHES else line
+            flight.settle(message)
+            self._intake.hand_on(len(message), flight.held)
         elif found.kind == "notice":
             self._hear(flight, found.message)
-        elif flight.out.method == "subscriptions/listen":
+        elif flight.out.method == LISTEN:
             flight.settle(ConnectionLostError(f"server '{self._name}' ended the subscription: listen again"))
         else:
             # Only a subscription may be ended so from the server's side.

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from openwop_mcp.client._deadline import Deadline
+from openwop_mcp.client._room import Room
 from openwop_mcp.client._wire import Incoming, OnMessage, Outgoing, SizeLimits, StaleTermsError, Terms
 from openwop_mcp.client.stdio._process import environment as whole
 from openwop_mcp.client.stdio._requests import Requests
@@ -50,6 +51,7 @@ class StdioWire:
         environment: Variables beside those of the worker that every program needs.
         sizes: ``event_bytes`` bounds a message.
         redactor: Knows the credentials in the environment: no log and no error repeats them.
+        room: What large answers have to find room in; None for none that anybody counts.
     """
 
     http: Final = False
@@ -63,10 +65,11 @@ class StdioWire:
         *,
         sizes: SizeLimits,
         redactor: Redactor,
+        room: Room | None = None,
     ) -> None:
         self.on_unmatched: OnMessage | None = None
         self._name, self._command, self._environment = server_id, tuple(command), dict(environment)
-        self._sizes, self._redactor = sizes, redactor
+        self._sizes, self._redactor, self._room = sizes, redactor, room
         self._current: Requests | None = None
         self._generation = 0
         self._starting: asyncio.Task[None] | None = None
@@ -180,7 +183,7 @@ class StdioWire:
     async def _start(self) -> None:
         if self._life is not None or self._closed:
             return
-        requests = Requests(self._name, self._sizes.event_bytes, self._redactor, self._unmatched)
+        requests = Requests(self._name, self._sizes.event_bytes, self._redactor, self._unmatched, self._room)
         try:
             await requests.process.start(self._command, whole(os.environ, self._environment))
         except (OSError, ValueError) as error:

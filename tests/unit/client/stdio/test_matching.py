@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from openwop_mcp.client.stdio._matching import Match, matches, pieces, response_id
+from openwop_mcp.protocol import messages
 
 SENT = range(3, 10)
 META = {"io.modelcontextprotocol/subscriptionId": 5}
@@ -115,6 +116,30 @@ def test_messages_that_stand_on_one_line_are_taken_apart() -> None:
     log, answer = note("notifications/message", data="}{").encode(), b'{"jsonrpc":"2.0","id":5,"result":{"a":1.10}}'
     assert pieces(log + answer) == [log, answer]
     assert pieces(b" %b%b%b\r" % (answer, log, answer)) == [answer, log, answer]
+
+
+@pytest.mark.parametrize("one", [b"{}", b'{"jsonrpc":"2.0","id":5,"method":"m"}'])
+def test_no_more_objects_of_a_line_are_taken_apart_than_a_batch_may_have(one: bytes) -> None:
+    assert pieces(one * messages.MAX_BATCH) == [one] * messages.MAX_BATCH
+    line = one * (messages.MAX_BATCH + 1)
+    assert pieces(line) == [line]
+    assert found(line, 5) == [("noise", None)]
+
+
+@pytest.mark.parametrize("line", [b"1", b"{}", b"[]", b" x", b'{"type":"beat"}', b'"' + b"{" * 100 + b'"', b"#" * 100])
+def test_a_line_that_begins_as_no_message_or_is_too_short_for_one_is_not_read(
+    line: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(_: bytes) -> list[tuple[str, bytes]]:
+        raise AssertionError
+
+    monkeypatch.setattr(messages, "members", read)
+    assert found(line, 5) == [("noise", None)]
+
+
+@pytest.mark.parametrize("line", [b'{"id":5,"error":1}', b'{"id":5,"error":', b'\r\t {"id":5,"result":1}'])
+def test_the_shortest_answers_are_known(line: bytes) -> None:
+    assert found(line, 5) == [("answer", 5)]
 
 
 @pytest.mark.parametrize(
