@@ -101,7 +101,8 @@ async def test_a_sensitive_value_reaches_the_server_and_history_and_nothing_that
         assert verdict.sound, verdict.prose()
     # Once, since a replay is no news.
     assert [record.getMessage() for record in caplog.records if record.name == "openwop_mcp.runs"] == [
-        f"run {run.id} failed, node d: mcp_error"
+        f"run {run.id} has an effect in doubt, node c: upstream_unavailable",
+        f"run {run.id} failed, node d: mcp_error",
     ]
 
 

@@ -61,7 +61,7 @@ async def test_without_temporal_a_command_names_the_address_and_what_to_start(de
     assert error["code"] == "service_unavailable"
     assert "127.0.0.1:1" in error["message"]
     assert "worker.py dev" in error["message"]
-    assert "TLS" not in error["message"]
+    assert "over TLS" not in error["message"]
 
 
 async def test_where_tls_was_asked_for_its_setting_is_named_as_a_possible_reason(dev):
