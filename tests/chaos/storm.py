@@ -18,6 +18,7 @@ import warnings
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -64,12 +65,15 @@ TOLERANCE = 0.5
 """Seconds over its limit after which a call hangs. On top comes twice the longest stall of the event loop: a timer that
 fires late, and a task that has its turn late."""
 
-GROWTH_BYTES = 8 * 1024**2
-"""Bytes that the process may grow by after the warm-up, which an allocator's scraps do up to 5 MB. A kilobyte lost in
-each of 8,000 calls is as much."""
+PARTS = 3
+"""Into which the calls after the warm-up are split. What is lost call by call grows in each of them; what a process
+keeps once and for all, such as a module that a rare fault needs, in one."""
 
-GROWTH_OBJECTS = 7000
-"""Objects likewise. A leak of one object a call is more."""
+LOST_BYTES = 1024
+"""For each call, from which on memory leaks."""
+
+LOST_OBJECTS = 0.9
+"""Likewise: a leak of one object a call is more."""
 
 QUIET = 2 * KEEP_ALIVE + 4
 """Seconds until idle connections and what goes beside calls have ended."""
@@ -360,22 +364,27 @@ async def _blow(storm: Storm, caller: Caller, held: Held) -> None:
     storm.seconds = loop.time() - began
     if warm_up:
         await held.again()
-    before = _memory()
-    began = loop.time()
-    await caller.call(range(warm_up, storm.calls))
-    storm.seconds += loop.time() - began
-    storm.violations += await held.again()
-    after = _memory()
-    storm.memory, storm.objects = (before[0], after[0]), (before[1], after[1])
+    found = [_memory()]
+    edges = [warm_up + (storm.calls - warm_up) * part // PARTS for part in range(PARTS + 1)]
+    for first, last in pairwise(edges):
+        began = loop.time()
+        await caller.call(range(first, last))
+        storm.seconds += loop.time() - began
+        storm.violations += await held.again()
+        found.append(_memory())
+    storm.memory, storm.objects = (found[0][0], found[-1][0]), (found[0][1], found[-1][1])
     storm.descriptors = (held.descriptors, psutil.Process().num_fds())
     if storm.overrun > TOLERANCE + 2 * storm.stall:
         storm.wrong(
             f"a call took {storm.overrun:.2f} s more than its limit; the event loop stalled {storm.stall:.2f} s"
         )
-    if warm_up and after[0] - before[0] > GROWTH_BYTES:
-        storm.wrong(f"memory grew by {(after[0] - before[0]) / 1024**2:.1f} MB")
-    if warm_up and after[1] - before[1] > GROWTH_OBJECTS:
-        storm.wrong(f"{after[1] - before[1]} more objects live")
+    if warm_up:
+        calls = edges[1] - edges[0]
+        grown = [min(after[kind] - before[kind] for before, after in pairwise(found)) for kind in (0, 1)]
+        if grown[0] > LOST_BYTES * calls:
+            storm.wrong(f"memory grew by {grown[0] / 1024**2:.1f} MB or more in each {calls} calls")
+        if grown[1] > LOST_OBJECTS * calls:
+            storm.wrong(f"{grown[1]} more objects live after each {calls} calls")
 
 
 async def _http(storm: Storm, seed: str, *, modern: int, legacy: int) -> None:
