@@ -55,7 +55,7 @@ AT_ONCE = 200
 WARM_UP = 0.2
 """Share of the calls after which memory must not grow: pools, caches and books are filled by then."""
 
-FEW = 1000
+FEW = 5000
 """Calls up to which memory is not judged: there is no telling growth from a warm-up."""
 
 CANCELLED = 0.06

@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 __all__ = (
+    "CONNECTION",
     "MODERN",
     "FakeServer",
     "Handler",
@@ -32,6 +33,9 @@ __all__ = (
 )
 
 MODERN = "2026-07-28"
+
+CONNECTION = "a connection of a fake server"
+"""The name of the task that serves one: of servers that several tests share, at any time."""
 
 NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """Methods whose requests carry `Mcp-Name`, with the parameter it mirrors (MCP 2026-07-28, Streamable HTTP)."""
@@ -345,7 +349,7 @@ class FakeServer:
 
     def start(self, connection: _Connection) -> None:
         """Serve a connection."""
-        task = asyncio.get_running_loop().create_task(connection.serve())
+        task = asyncio.get_running_loop().create_task(connection.serve(), name=CONNECTION)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

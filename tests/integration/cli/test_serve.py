@@ -82,16 +82,23 @@ async def test_serve_ends_in_time_though_streams_and_polls_are_open(settings):
                     if line == "event: node.started":
                         began.set()
 
+        async def trace(event: str, _: object) -> None:
+            if event == "http11.send_request_body.complete":
+                polled.set()
+
         async def poll() -> httpx.Response:
             last = (await http.get(f"{path}/events/poll")).json()["lastSequence"]
-            polled.set()
-            return await http.get(f"{path}/events/poll?timeout=60&afterSequence={last}")
+            held = f"{path}/events/poll?timeout=60&afterSequence={last}"
+            return await http.get(held, extensions={"trace": trace})
 
         following = asyncio.create_task(follow())
         async with asyncio.timeout(LIMIT):
             await began.wait()
             polling = asyncio.create_task(poll())
             await polled.wait()
+            # Its answer comes after the host has read what was sent to it before: the poll is held by then.
+            async with client(served) as other:
+                await other.get("/.well-known/openwop")
             before = time.monotonic()
             done = await served.end(signal.SIGTERM)
             took = time.monotonic() - before
