@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-from collections import Counter
-from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any, get_args
 
 import httpx
 import pytest
-import schemathesis
-from schemathesis.checks import CHECKS
-from schemathesis.config import SchemathesisConfig
-from schemathesis.engine import StopReason, events, from_schema
 from temporalio.client import Client
 
-from host.errors import REGISTRY
 from host.ids import project
 from host.links import Links
 from host.serving import Offer
@@ -26,14 +18,12 @@ from openwop_mcp.config import Host as HostSettings
 from openwop_mcp.questions.question import interrupt_id, question_key
 from openwop_mcp.runs.start import Options
 from tests.support.fake_server import FakeServer, modern
+from tests.support.fuzz import fuzz
 from tests.support.pack import pack_worker, settings_for
 
 KEY = "fuzz-key-0123456789"
 TENANT = "fuzz"
 """Of no other test: a list of its runs has none whose large values are kept where this host does not look."""
-
-EXAMPLES = 30
-"""Requests that are made up for an operation, and as many for what is wrong with one."""
 
 LONGEST_RUN_MS = 2000
 """No stream lasts longer, also where its run was paused."""
@@ -60,20 +50,6 @@ TOOLS = [
 
 BY_TOKEN = {"GET /interrupts/{token}", "POST /interrupts/{token}"}
 """Operations whose credential is in their path."""
-
-REFUSED_FROM = 400
-
-
-@dataclass
-class Fuzzed:
-    """What came of it."""
-
-    answers: Counter[tuple[str, int]] = field(default_factory=Counter)
-    faults: list[str] = field(default_factory=list)
-
-    def statuses(self, operation: str) -> set[int]:
-        """The statuses that an operation was answered with."""
-        return {status for label, status in self.answers if label == operation}
 
 
 @pytest.fixture(scope="module")
@@ -126,67 +102,10 @@ async def document(address: str, client: Client) -> dict[str, Any]:
     return told
 
 
-@pytest.fixture
-def fuzzed() -> Iterator[Fuzzed]:
-    """Where answers are counted, and looked at for what holds of every one of them."""
-    own = Fuzzed()
-
-    def keeps_to_the_contract(
-        _context: schemathesis.CheckContext, response: schemathesis.Response, case: schemathesis.Case[Any]
-    ) -> None:
-        own.answers[case.operation.label, response.status_code] += 1
-        assert response.headers.get("openwop-version") == ["2.0"], "no contract is named"
-        assert b"Traceback" not in response.content
-        if response.status_code >= REFUSED_FROM and response.request.method != "HEAD":
-            told = json.loads(response.content)
-            assert {"error", "message"} <= set(told) <= {"error", "message", "details"}, told
-            assert REGISTRY[told["error"]].status == response.status_code, told
-
-    schemathesis.check(keeps_to_the_contract)
-    yield own
-    CHECKS.unregister(keeps_to_the_contract.__name__)
-
-
-def fuzz(address: str, document: dict[str, Any], into: Fuzzed, **config: Any) -> None:
-    """Make requests up and send them."""
-    settings = SchemathesisConfig.from_dict(
-        {
-            "seed": 5,
-            "request-timeout": 30,
-            "suppress-health-check": ["all"],
-            # A parameter that is none of the host's is nothing to refuse.
-            "generation": {
-                "deterministic": True,
-                "max-examples": EXAMPLES,
-                "database": "none",
-                "allow-extra-parameters": False,
-            },
-            # A body can fit its schema and not its workflow; and for a method that a path has not, OpenWOP has no code.
-            "checks": {"positive_data_acceptance": {"enabled": False}, "unsupported_method": {"enabled": False}},
-            **config,
-        }
-    )
-    schema = schemathesis.openapi.from_dict(document, config=settings)
-    schema.config.update(base_url=address)
-    for event in from_schema(schema).execute():
-        match event:
-            case events.ScenarioFinished():
-                for checks in event.recorder.checks.values():
-                    found = (check.failure_info for check in checks if check.failure_info is not None)
-                    into.faults += [f"{one.failure}\n{one.code_sample}" for one in found]
-            case events.NonFatalError():
-                into.faults.append(f"{event.label}: {event.value!r}")
-            case events.FatalError():
-                raise event.exception
-            case events.EngineFinished():
-                assert event.stop_reason is StopReason.COMPLETED
-
-
 async def test_whatever_is_asked_with_a_key_is_answered_as_the_document_says(
-    address: str, document: dict[str, Any], fuzzed: Fuzzed
+    address: str, document: dict[str, Any], tmp_path: Path
 ) -> None:
-    headers = {"Authorization": f"Bearer {KEY}"}
-    await asyncio.to_thread(fuzz, address, document, fuzzed, headers=headers)
+    fuzzed = await fuzz(address, document, tmp_path, headers={"Authorization": f"Bearer {KEY}"})
     assert not fuzzed.faults, "\n\n".join(fuzzed.faults[:5])
     # It went deep: each operation was also carried out, and refused for what it is refused for.
     assert fuzzed.statuses("POST /runs") >= {201, 400, 404, 409}
@@ -204,9 +123,9 @@ async def test_whatever_is_asked_with_a_key_is_answered_as_the_document_says(
 
 
 async def test_whatever_is_asked_without_a_key_is_refused_as_the_document_says(
-    address: str, document: dict[str, Any], fuzzed: Fuzzed
+    address: str, document: dict[str, Any], tmp_path: Path
 ) -> None:
-    await asyncio.to_thread(fuzz, address, document, fuzzed, phases={"stateful": {"enabled": False}})
+    fuzzed = await fuzz(address, document, tmp_path, phases={"stateful": {"enabled": False}})
     assert not fuzzed.faults, "\n\n".join(fuzzed.faults[:5])
     open_ones = {"GET /.well-known/openwop", "GET /openapi.json", *BY_TOKEN}
     for label in {label for label, _ in fuzzed.answers} - open_ones:
