@@ -12,6 +12,7 @@ from commands.asking import with_server
 from commands.ending import Ending
 from commands.errors import CommandError, StartedRunError
 from commands.options import AsJson, Config
+from commands.pasting import can_paste, pasted
 from commands.printing import complain, print_json, print_text
 from commands.process import run_async
 from commands.prose import described
@@ -128,12 +129,18 @@ def login_command(
 
     settings = settings_of(config)
     found = configured(settings, server, config)
+    pasting = pasted if can_paste() else None
 
     def show(url: str) -> None:
         complain("open this in a browser of this machine:")
         print_text(url)
+        if pasting is not None:
+            complain(
+                "or in one of another machine, which will have nothing to show at the end: paste the address that it"
+                " ended at here, and press Enter (it stays hidden)"
+            )
 
-    login = run_async(log_in(server, found, environ=os.environ, show=show, port=port))
+    login = run_async(log_in(server, found, environ=os.environ, show=show, pasting=pasting, port=port))
     scopes = f", scopes {' '.join(login.scopes)}" if login.scopes else ""
     ends = "" if login.renewable else "; it cannot be renewed, so that you have to log in again when it ends"
     complain(f"logged in to {server}: issuer {login.issuer}, client {login.client_id}{scopes}{ends}")

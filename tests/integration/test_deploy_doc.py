@@ -23,6 +23,7 @@ DOCKER = """\
 shift
 case $1 in
 up|ps) echo "$*" ;;
+exec) shift; echo "$*"; cat ;;
 run) [ "$2 $3" = "--rm worker" ] || exit 64; shift 3; exec python worker.py "$@" ;;
 *) exit 64 ;;
 esac
@@ -32,7 +33,7 @@ esac
 
 @pytest.mark.timeout(300)
 async def test_every_command_does_what_is_said_of_it(tmp_path):
-    start, use = blocks(DOC, "sh")
+    start, use, password = blocks(DOC, "sh")
     programs = tmp_path / "bin"
     programs.mkdir()
     (programs / "docker").write_text(DOCKER, encoding="utf-8")
@@ -55,6 +56,15 @@ async def test_every_command_does_what_is_said_of_it(tmp_path):
     }
     begun = await shell(start, tmp_path, env)
     assert begun.splitlines() == ["up --build --detach", "ps"]
+    secret = tmp_path / "deploy/secrets/postgres_password"
+    before = secret.read_text(encoding="utf-8")
+    changed = await shell(password, tmp_path, env)
+    after = secret.read_text(encoding="utf-8")
+    assert after != before
+    assert changed.splitlines() == [
+        "-T postgres psql --quiet --username temporal",
+        f"ALTER ROLE temporal PASSWORD '{after}'up --detach --force-recreate --no-deps temporal",
+    ]
     async with sample_server(sample), serving("dev", "--config", str(config), **env) as dev:
         env["OPENWOP_MCP__TEMPORAL__ADDRESS"] = dev.facts["temporal"]
         shown = await shell(use.replace("127.0.0.1:8080", host), tmp_path, env)

@@ -80,13 +80,17 @@ async def cli(*arguments: str, cwd: Path | None = None, **env: str) -> Done:
 
 
 async def on_terminal(
-    *arguments: str, said: Sequence[tuple[str, str | signal.Signals]] = (), cwd: Path | None = None, **env: str
+    *arguments: str,
+    said: Sequence[tuple[str, str | signal.Signals | Callable[[str], str]]] = (),
+    cwd: Path | None = None,
+    **env: str,
 ) -> tuple[int, bytes]:
     """Run a command on a terminal; its status and every byte that the terminal got.
 
     Args:
         arguments: The command.
-        said: What is typed, or which signal comes, each once the terminal shows a text; the texts come in this order.
+        said: What is typed, or what makes that of all that was shown, or which signal comes, each once the terminal
+            shows a text; the texts come in this order.
         cwd: Where it runs.
         env: Its environment, beside that of this process.
     """
@@ -108,7 +112,7 @@ async def on_terminal(
                     if isinstance(act, signal.Signals):
                         process.send_signal(act)
                     else:
-                        os.write(master, act.encode())
+                        os.write(master, (act if isinstance(act, str) else act(got.decode())).encode())
         assert not left, f"{left[0][0]!r} was not shown: {got.decode(errors='replace')}"
         return got
 

@@ -320,6 +320,35 @@ def test_a_key_can_be_added_by_the_environment(settings):
     assert key.scopes == ("runs:read",)
 
 
+def test_more_than_ten_entries_of_an_array_stand_in_the_order_of_their_numbers(settings):
+    folders = {f"OPENWOP_MCP__HOST__WORKFLOWS__{at}": f"folder-{at}" for at in range(12)}
+    keys = {}
+    for at in range(12):
+        given = {"ID": f"key-{at}", "SHA256": f"{at:064}", "TENANT": "t", "SUBJECT": "s", "SCOPES__0": "*"}
+        keys |= {f"OPENWOP_MCP__KEYS__{at}__{name}": value for name, value in given.items()}
+    read = settings("", folders | keys)
+    assert read.host.workflows == tuple(folders.values())
+    assert [key.id for key in read.keys] == [f"key-{at}" for at in range(12)]
+
+
+def test_an_entry_as_a_whole_and_another_by_its_values_can_both_be_given(settings):
+    whole = "{ id = 'b', sha256 = '%064d', tenant = 't', subject = 's', scopes = ['*'] }"
+    given = {"ID": "a", "SHA256": "1" * 64, "TENANT": "t", "SUBJECT": "s", "SCOPES": "['*']"}
+    environ = {f"OPENWOP_MCP__KEYS__0__{name}": value for name, value in given.items()}
+    read = settings("", environ | {"OPENWOP_MCP__KEYS__1": whole % 2})
+    assert [key.id for key in read.keys] == ["a", "b"]
+
+
+def test_an_entry_beyond_a_gap_is_refused_and_moves_no_other(faults):
+    environ = {f"OPENWOP_MCP__HOST__WORKFLOWS__{at}": "x" for at in (0, 2, 11)}
+    lines = faults("", environ)
+    assert [line.split(": ")[0] for line in lines] == [
+        "environment variable OPENWOP_MCP__HOST__WORKFLOWS__2",
+        "environment variable OPENWOP_MCP__HOST__WORKFLOWS__11",
+    ]
+    assert all(line.endswith("the next one here is 1") for line in lines)
+
+
 def test_a_variable_reaches_a_server_whose_id_no_variable_can_spell(settings):
     text = '[servers."my-weather.v2"]\nurl = "http://h/x"\n'
     read = settings(text, {"OPENWOP_MCP__SERVERS__MY_WEATHER_V2__NETWORK": "any"})
@@ -348,7 +377,10 @@ def test_other_variables_are_none_of_ours(settings):
         ("WORKER__MAX_ACTIVITY", "7", 'worker.max_activity: unknown key: write "max_activities"'),
         ("WORKR__TENANT", "x", 'workr: unknown key: write "worker"'),
         ("SERVERS__NEW__NETWORK", "any", "servers.new: write one of url = "),
-        ("KEYS__7__ID", "x", "keys.0.tenant: missing: write 1 to 128"),
+        ("KEYS__0__ID", "x", "keys.0.tenant: missing: write 1 to 128"),
+        ("KEYS__7__ID", "x", "keys.7: positions in an array are 0, 1 and so on, without a gap: the next one here is 0"),
+        ("HOST__WORKFLOWS__FIRST", "x", "host.workflows.FIRST: positions in an array are 0, 1 and so on"),
+        ("HOST__WORKFLOWS__00", "x", "host.workflows.00: positions in an array are 0, 1 and so on"),
         ("", "x", '"": unknown key: the keys here are temporal'),
     ],
 )
@@ -390,6 +422,10 @@ def test_a_folder_or_bytes_that_are_no_text_are_faults(tmp_path):
         ("[servers.w]\nurl = http://h/x\n", "s.toml: servers.w.url: not TOML at line 2: put text in double quotes"),
         ("[servers.w\n", "s.toml: not TOML at line 1: put text in double quotes"),
         ("[worker]\nhello\n", "s.toml: worker: not TOML at line 2: put text in double quotes"),
+        ("[worker]\ntenant.x = y\n", "s.toml: worker: not TOML at line 2: put text in double quotes"),
+        ("[servers.w]\nurl.a = b\n", "s.toml: servers.w: not TOML at line 2: put text in double quotes"),
+        ("[servers.w]\nnetwork.a.b = c\n", "s.toml: servers.w: not TOML at line 2: put text in double quotes"),
+        ("[worker]\n[logs]\nlevel = debug\n", "s.toml: logs.level: not TOML at line 3: put text in double quotes"),
         ("", None),
     ],
 )

@@ -88,9 +88,12 @@ def model_at(where: Place) -> tuple[type[BaseModel], str | None]:
             if field is None:
                 return table, None
             annotation, description = field.annotation, field.description
-        else:
+        elif kind in {dict, tuple}:
             # Of a dict the values, of a tuple the items.
             annotation = arguments[-1] if kind is dict else arguments[0]
+        else:
+            # Below a single value stands nothing.
+            break
     return table, description
 
 

@@ -43,8 +43,8 @@ def load(path: str | None, *, environ: Mapping[str, str], secrets: bool = True) 
     """
     file = path if path is not None else DEFAULT_FILE
     written = _read_file(file, required=path is not None)
-    data, origins = overlay(written, environ)
-    faults = [f"{source(where, origins, written, file)}: {dotted(where)}: {what}" for where, what in _apart(data)]
+    data, origins, faults = overlay(written, environ)
+    faults += [f"{source(where, origins, written, file)}: {dotted(where)}: {what}" for where, what in _apart(data)]
     try:
         settings = Settings.model_validate(data, context={"environ": environ} if secrets else None)
     except ValidationError as error:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from openwop_mcp.config._faults import dotted, model_at
+from openwop_mcp.config._settings import Settings
 from openwop_mcp.config._tables import Place, fields
 
 __all__ = ("syntax",)
@@ -19,9 +20,7 @@ __all__ = ("syntax",)
 _POSITION = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 _DECLARED = re.compile(r"Cannot declare (\(.*\)) twice")
 _TWICE = ("Cannot overwrite", "Duplicate inline table key", "Cannot mutate immutable namespace", "Cannot redefine")
-_HEADER_LINE = re.compile(
-    r"\s*\[\[?\s*((?:temporal|worker|storage|encryption|limits|keys|issuers|host|servers)\b[^\]]*?)\s*\]"
-)
+_HEADER_LINE = re.compile(rf"\s*\[\[?\s*((?:{'|'.join(fields(Settings))})\b[^\]]*?)\s*\]")
 _KEY_LINE = re.compile(r"\s*([A-Za-z0-9._-]+)\s*=\s*(\{)?")
 
 

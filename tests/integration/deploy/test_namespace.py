@@ -57,6 +57,21 @@ async def test_the_namespace_keeps_what_effects_need_and_stays_as_it_is(temporal
     assert await kept() == RETENTION
 
 
+async def test_the_schema_waits_for_a_database_that_is_still_starting(tmp_path):
+    up, said = tmp_path / "up", tmp_path / "said"
+    for name, does in {
+        "cat": "echo sesame",
+        "temporal-sql-tool": f"[ -e {up} ] || exit 1; echo $* >>{said}",
+        "sleep": f"[ -e {said} ] || echo waited >{said}; : >{up}",
+    }.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n", encoding="utf-8")
+        (tmp_path / name).chmod(0o755)
+    await script("schema.sh", f"{tmp_path}{os.pathsep}{os.environ['PATH']}", **environment("temporal-schema"))
+    first, *others = said.read_text(encoding="utf-8").splitlines()
+    assert first == "waited"
+    assert [line.split()[-1] for line in others].count("create") == 2
+
+
 async def test_the_schema_tool_is_told_each_database_and_never_the_password_on_its_command_line(tmp_path):
     tool, said, password = tmp_path / "temporal-sql-tool", tmp_path / "said", tmp_path / "postgres_password"
     tool.write_text(f'#!/bin/sh\necho "$SQL_PASSWORD: $*" >>{said}\n', encoding="utf-8")

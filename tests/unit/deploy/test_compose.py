@@ -68,6 +68,27 @@ def test_what_a_service_waits_for_is_there_and_comes(name):
                 pytest.fail(condition)
 
 
+def test_a_probe_is_a_program_of_the_image_and_asks_what_others_ask():
+    probes = {name: service["healthcheck"]["test"] for name, service in services().items() if "healthcheck" in service}
+    # Images of Alpine have these from busybox, and none has curl.
+    programs = {"postgres": "pg_isready", "temporal": "nc", "temporal-ui": "wget", "prometheus": "wget"}
+    assert {name: test[1] for name, test in probes.items()} == programs
+    for test in probes.values():
+        # Not a socket of the file system: on that one the database answers before it is set up.
+        assert "127.0.0.1" in " ".join(test)
+
+
+def test_the_page_says_what_never_tells_of_its_health():
+    told = (ROOT / "docs/deploy.md").read_text(encoding="utf-8")
+    [line] = [line for line in told.splitlines() if line.startswith("docker compose ps")]
+    without = {
+        name
+        for name, service in services().items()
+        if "healthcheck" not in service and name not in BUILT and service["restart"] != "no"
+    }
+    assert all(name in line for name in without)
+
+
 def test_what_runs_once_is_what_others_wait_for():
     once = {name for name, service in services().items() if service["restart"] == "no"}
     awaited = {

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from openwop_mcp.client.auth._authorizer import OAuthAuthorizer
 from openwop_mcp.client.auth._fetch import Fetch, fetched, usable
-from openwop_mcp.client.auth._loopback import PATIENCE, Loopback
+from openwop_mcp.client.auth._loopback import PATIENCE, Loopback, Pasting
 from openwop_mcp.client.auth._store import TokenStore
 from openwop_mcp.config import OAuth
 from openwop_mcp.errors import InvalidRequestError
@@ -48,6 +48,7 @@ async def login(
     store: TokenStore,
     on_secret: Callable[[str], None],
     show: Callable[[str], None],
+    pasting: Pasting | None = None,
     port: int = 0,
     guess: bool = False,
     patience: float = PATIENCE,
@@ -64,6 +65,7 @@ async def login(
         store: Where the tokens go.
         on_secret: Is told every token and secret.
         show: Is given the URL that the person has to open; it is http or https.
+        pasting: Where they can say by hand where their browser ended, which may be on another machine.
         port: Where to wait for them on this machine; 0 for any port.
         guess: As in :class:`OAuthAuthorizer`.
         patience: Seconds to wait for them.
@@ -79,7 +81,7 @@ async def login(
             f"server '{server_id}' needs no login: its grant is {oauth.grant}, which the worker uses by itself"
         )
     challenges = await _challenges(fetch, usable(url, "the server's URL"), server_id)
-    async with Loopback(show, port=port, patience=patience) as loopback:
+    async with Loopback(show, port=port, patience=patience, pasting=pasting) as loopback:
         authorizer = OAuthAuthorizer(
             server_id=server_id,
             url=url,

@@ -1,6 +1,7 @@
 """Waits on this machine for the redirect that ends a login (RFC 8252, section 7.3).
 
-Owns one listening socket on 127.0.0.1 for as long as the login lasts. Knows nothing of what the answer is worth.
+Owns one listening socket on 127.0.0.1 for as long as the login lasts. A browser of another machine cannot reach it, so
+that a person may say as well where that one ended. Knows nothing of what the answer is worth.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ from urllib.parse import parse_qs, urlsplit
 
 from openwop_mcp.errors import AuthorizationError
 
-__all__ = ("Loopback",)
+__all__ = ("Loopback", "Pasting")
+
+Pasting = Callable[[Callable[[str], bool]], contextlib.AbstractContextManager[None]]
+"""Reads, as long as it is entered, what a person pastes, and gives it on; is told whether that was the answer."""
 
 PATH = "/callback"
 
@@ -44,12 +48,21 @@ class Loopback:
         show: Is given the authorization URL: prints it, or opens a browser.
         port: Where to listen; 0 for any that is free.
         patience: Seconds to wait for the answer.
+        pasting: Where a person can say by hand where their browser ended; None if nobody is there.
     """
 
-    def __init__(self, show: Callable[[str], None], *, port: int = 0, patience: float = PATIENCE) -> None:
+    def __init__(
+        self,
+        show: Callable[[str], None],
+        *,
+        port: int = 0,
+        patience: float = PATIENCE,
+        pasting: Pasting | None = None,
+    ) -> None:
         self._show = show
         self._port = port
         self._patience = patience
+        self._pasting = pasting
         self._server: asyncio.Server | None = None
         self._answer: asyncio.Future[str] | None = None
         self._state: str | None = None
@@ -79,17 +92,19 @@ class Loopback:
         return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}{PATH}"
 
     async def visit(self, authorization_url: str) -> str:
-        """Show the URL and wait for the redirect that answers it; anything else that comes in is turned away.
+        """Show the URL and wait for the redirect that answers it, which comes in or is pasted; all else is turned away.
 
         Raises:
             AuthorizationError: Nobody came in time; cause ``login_failed``.
         """
         self._state = parse_qs(urlsplit(authorization_url).query).get("state", [""])[0]
         self._answer = asyncio.get_running_loop().create_future()
-        self._show(authorization_url)
+        pasting = contextlib.nullcontext() if self._pasting is None else self._pasting(self._take)
         try:
-            async with asyncio.timeout(self._patience):
-                return await self._answer
+            with pasting:
+                self._show(authorization_url)
+                async with asyncio.timeout(self._patience):
+                    return await self._answer
         except TimeoutError:
             raise AuthorizationError(
                 f"nobody logged in within {self._patience:g} s: begin the login anew", cause="login_failed"
@@ -107,11 +122,15 @@ class Loopback:
             await writer.wait_closed()
 
     def _take(self, target: str) -> bool:
-        parts = urlsplit(target)
+        try:
+            parts = urlsplit(target)
+            state = parse_qs(parts.query).get("state", [""])[0]
+        except ValueError:
+            return False
         if self._answer is None or self._answer.done() or parts.path != PATH:
             return False
         # Other programs of this machine can call too: they do not know the state, and end no login.
-        if parse_qs(parts.query).get("state", [""])[0] != self._state:
+        if state != self._state:
             return False
         self._answer.set_result(f"{self.redirect_uri}?{parts.query}")
         return True
