@@ -5,6 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# Whether a machine is slow is no finding, and the same examples each time make a failure one of the change before it.
+settings.register_profile(
+    "suite", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("suite")
 
 
 @pytest.fixture(scope="session", autouse=True)

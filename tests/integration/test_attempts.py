@@ -251,10 +251,10 @@ async def test_cancelling_a_workflow_closes_the_connection_and_the_answer_is_rec
     stall = Stall(asyncio.Queue())
     async with setting(client, stall.handler()) as at:
         handle = await at.author(Call("call_tool", ["fake", "write"]))
-        request = await asyncio.wait_for(stall.asked.get(), 5)
+        request = await asyncio.wait_for(stall.asked.get(), PATIENCE)
         assert not at.server.closed[request.connection].is_set()
         await handle.cancel()
-        await asyncio.wait_for(at.server.closed[request.connection].wait(), 2.5)
+        await asyncio.wait_for(at.server.closed[request.connection].wait(), 10)
         with pytest.raises(WorkflowFailureError) as caught:
             await handle.result()
         assert isinstance(caught.value.cause, CancelledError)
@@ -273,9 +273,9 @@ async def test_cancelling_a_run_closes_the_connection_and_the_log_says_so(client
     stall = Stall(asyncio.Queue())
     async with setting(client, stall.handler()) as at:
         handle = await at.pack.start(call("write"))
-        request = await asyncio.wait_for(stall.asked.get(), 5)
+        request = await asyncio.wait_for(stall.asked.get(), PATIENCE)
         await handle.cancel(reason="enough")
-        await asyncio.wait_for(at.server.closed[request.connection].wait(), 2.5)
+        await asyncio.wait_for(at.server.closed[request.connection].wait(), 10)
         log, found = await at.pack.end(handle)
         assert types(log)[-2:] == ["node.cancelled a", "run.cancelled"]
         assert jsontext.decode(log[-1].payload)["reason"] == "enough"
@@ -354,7 +354,7 @@ async def test_progress_puts_off_idle_and_never_total_and_its_last_is_in_the_bea
         reply = stream_to(request, *told) if ends else stream_to(request, *told * 100)
         return Reply(headers=reply.headers, chunks=reply.chunks, delay=0.3)
 
-    limits = {"idle": 1.5, "first_byte": 1.5, "total": 4.5}
+    limits = {"idle": 4, "first_byte": 4, "total": 9}
     async with setting(client, modern({"tools/call": lasting}), server={"timeouts": limits}) as at:
         done, never = await at.pack.start(call("read-to-its-end")), await at.pack.start(call("write-for-ever"))
         assert (await until_it_tells(done, 2))["progress"]["total"] == 9

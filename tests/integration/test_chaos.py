@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.chaos import effects
 
 CALLS, KILLS = 60, 4
@@ -10,6 +12,7 @@ SEED = "2"
 """With it, a pack that sends everything again doubles nine effects; not every seed of so few calls shows that."""
 
 
+@pytest.mark.timeout(400)
 async def test_no_effect_is_doubled_or_lost_and_none_is_in_doubt_without_cause() -> None:
     done = await effects.run(CALLS, KILLS, SEED)
     assert done.violations == []

@@ -295,7 +295,7 @@ async def test_an_answer_that_comes_with_the_end_of_its_time_counts(client, live
     queue = f"pack-{uuid.uuid4().hex}"
     pack = Pack(client, queue)
     async with Worker(client, task_queue=queue, workflows=[RunWorkflow]):
-        run = await pack.start(workflow([approval(timeoutMs=1_500)]))
+        run = await pack.start(workflow([approval(timeoutMs=5_000)]))
         ((identity, _),) = await asked_of_run(run)
     answering = asyncio.create_task(resolve(run, identity, ACCEPT))
     async for event in run.fetch_history_events(wait_new_event=True):

@@ -100,7 +100,7 @@ async def test_a_run_whose_last_node_ended_while_it_was_paused_completes_with_th
 
 
 async def test_a_delay_runs_out_while_the_run_is_paused(client, live):
-    definition = workflow([node("wait", "core.delay", config={"delayMs": 300}), node("a")], [edge("wait", "a")])
+    definition = workflow([node("wait", "core.delay", config={"delayMs": 3000}), node("a")], [edge("wait", "a")])
     definition["nodes"][1]["config"] = {"serverId": "fake", "name": "write"}
     async with scene(client, TOOLS) as at:
         run = await at.pack.start(definition)
@@ -119,6 +119,12 @@ async def test_no_further_attempt_is_made_before_the_resume(client, live):
         run = await at.pack.start(workflow([node("a", config={"serverId": "fake", "name": "read"})]))
         await told_of(run, "node.retried a")
         await pause(run)
+        async with asyncio.timeout(PATIENCE):
+            async for event in run.fetch_history_events(wait_new_event=True):
+                if event.HasField("timer_fired_event_attributes"):
+                    break
+        assert (await read_run(client, run.id)).status == "paused"
+        assert len(at.acting.asked) == 1
         await resume(run)
         log, found = await at.pack.end(run)
         assert types(log)[-2:] == ["node.completed a", "run.completed"]
@@ -250,7 +256,7 @@ async def test_a_shared_effect_goes_on_while_its_caller_is_cut_and_is_not_sent_a
 
 async def test_a_delay_that_was_cut_begins_afresh(client, live):
     async with scene(client, TOOLS) as at:
-        run = await at.pack.start(workflow([node("wait", "core.delay", config={"delayMs": 200})]))
+        run = await at.pack.start(workflow([node("wait", "core.delay", config={"delayMs": 3000})]))
         await pause(run, IMMEDIATE)
         await resume(run)
         log, found = await at.pack.end(run)
@@ -342,15 +348,15 @@ async def test_a_paused_run_goes_on_in_a_new_history_as_paused(short_client, liv
 async def test_a_run_that_takes_too_long_fails_while_it_is_paused(client, live):
     async with scene(client, TOOLS) as at:
         run = await at.pack.start(
-            chain("write-slow", "write"), configurable=b'{"version":1,"run":{"runTimeoutMs":700}}'
+            chain("write-slow", "write"), configurable=b'{"version":1,"run":{"runTimeoutMs":5000}}'
         )
         await at.acting.until_asked(1)
         await pause(run)
         log, found = await asyncio.wait_for(at.pack.end(run), PATIENCE)
         assert types(log)[-4:] == ["run.paused", "cap.breached", "node.cancelled a", "run.failed"]
         breach = payload_of(log, "cap.breached")
-        assert (breach["kind"], breach["limit"]) == ("run-duration", 700)
-        assert breach["observed"] > 700
+        assert (breach["kind"], breach["limit"]) == ("run-duration", 5000)
+        assert breach["observed"] > 5000
         assert error_of(log)["code"] == "run_timeout"
         assert len(at.acting.asked) == 1
         await sound(live, at, log, found)

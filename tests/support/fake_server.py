@@ -332,6 +332,11 @@ class FakeServer:
         """The address of its MCP endpoint."""
         return f"http://127.0.0.1:{self.port}/mcp"
 
+    def calls(self, tool: str) -> list[Request]:
+        """The calls of a tool so far, among whatever else its clients ask, such as lists in the background."""
+        called = b'"name":%b' % json.dumps(tool).encode()
+        return [one for one in self.requests if b'"tools/call"' in one.body and called in one.body.replace(b": ", b":")]
+
     @property
     def open_connections(self) -> int:
         """Connections open at this moment."""

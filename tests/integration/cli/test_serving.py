@@ -61,13 +61,13 @@ async def test_dev_ends_in_time_with_a_call_under_way(server, tmp_path):
     config = write(tmp_path, settings_text(server))
     inputs = {"method": "callTool", "serverId": "fake", "name": "stalls", "arguments": {}}
     async with serving("dev", "--config", config) as dev:
-        before = len(server.requests)
+        before = len(server.calls("stalls"))
         started = await cli(
             "runs", "start", "conformance-mcp-client", "--inputs", json.dumps(inputs), "--config", config,
             OPENWOP_MCP__TEMPORAL__ADDRESS=dev.facts["temporal"],
         )  # fmt: skip
         assert started.status == 0
-        await until(lambda: len(server.requests) > before)
+        await until(lambda: len(server.calls("stalls")) > before)
         done = await dev.end(*TWICE["SIGINT"])
     assert done.status == 0
     assert not listens(dev.facts["temporal"])

@@ -125,20 +125,20 @@ async def test_an_answer_that_stops_ends_by_idle_in_doubt(reply: Reply) -> None:
 @pytest.mark.parametrize("alive", [PROGRESS, b": ping\n\n"])
 async def test_signs_of_life_put_off_idle(alive: bytes) -> None:
     answer = b'data: {"jsonrpc":"2.0","id":1,"result":{}}\n\n'
-    handler = replies(stream_reply(*([alive] * 10), answer, delay=0.04))
-    async with connected(handler, idle=0.2, first_byte=0.2) as (client, _):
+    handler = replies(stream_reply(*([alive] * 10), answer, delay=0.1))
+    async with connected(handler, idle=0.8, first_byte=0.8) as (client, _):
         assert (await client.call_tool("t", ARGUMENTS)).result == b"{}"
 
 
 @pytest.mark.parametrize("alive", [PROGRESS, b": ping\n\n"])
 async def test_signs_of_life_never_put_off_total(alive: bytes) -> None:
     handler = replies(stream_reply(*([alive] * 1000), delay=0.01))
-    async with connected(handler, idle=0.2, total=0.3) as (client, server):
+    async with connected(handler, idle=1.0, total=1.5) as (client, server):
         with pytest.raises(TimeLimitError) as caught:
             await client.call_tool("t", ARGUMENTS)
         await asyncio.wait_for(server.closed[1].wait(), 5)
     assert _is_limit(caught.value, "total", Delivery.UNKNOWN)
-    assert caught.value.facts["seconds"] == 0.3
+    assert caught.value.facts["seconds"] == 1.5
 
 
 async def test_the_timeout_of_a_call_narrows_its_total() -> None:

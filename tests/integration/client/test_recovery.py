@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from openwop_mcp.client import _tools
 from openwop_mcp.effects.delivery import Delivery
 from openwop_mcp.errors import (
     ConnectionLostError,
@@ -70,6 +71,18 @@ async def test_a_header_mismatch_is_mended_by_one_list_and_one_repeat() -> None:
         without_token = [{**request.json["params"], "_meta": None} for request in (first, second)]
         assert without_token[0] == without_token[1]
         assert _params(second) == MIRRORED
+
+
+@pytest.mark.parametrize("size", [70_000, 600_000])
+async def test_a_header_mismatch_is_mended_however_large_the_schema_is(
+    size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_tools, "MAX_ANNOTATED", 10_000)
+    page = _page("t", schema={**SCHEMA, "description": "x" * size})
+    async with connected(_strict(page)) as (client, server):
+        assert (await client.call_tool("t", ARGUMENTS)).result == b'{"content":[]}'
+        assert (await client.call_tool("t", ARGUMENTS)).result == b'{"content":[]}'
+        assert _methods(server) == ["tools/call", "tools/list", "tools/call", "tools/call"]
 
 
 async def test_a_tool_known_from_a_list_gets_its_headers_at_once() -> None:
@@ -193,7 +206,7 @@ async def test_a_call_that_was_refused_is_not_in_doubt_because_the_list_failed(
 
     async with connected(
         modern({"tools/list": nothing, "tools/call": lambda request: error_reply(request, -32020, "no", status=400)}),
-        first_byte=0.1,
+        first_byte=0.5,
     ) as (client, _):
         with pytest.raises(expected) as caught:
             await client.call_tool("t", ARGUMENTS)

@@ -21,7 +21,7 @@ async def run(dev: HostProcess, inputs: dict[str, Any]) -> tuple[str, list[dict[
     before = time.monotonic()
     run_id = await dev.create(WORKFLOW, inputs)
     log = await dev.log(run_id)
-    assert time.monotonic() - before < 10
+    assert time.monotonic() - before < 30
     return run_id, log
 
 
@@ -64,7 +64,7 @@ async def test_a_request_says_which_revision_it_is_of_in_its_header_and_in_its_b
 
 async def test_the_key_of_whoever_asks_for_a_run_goes_to_no_server(dev, mcp):
     await run(dev, {"method": "callTool", "serverId": "conformance", "name": "echo", "arguments": {}})
-    request = mcp.requests[-1]
+    request = mcp.calls("echo")[-1]
     assert request.header("Authorization") is None
     assert ACME not in str(request)
 
@@ -90,7 +90,7 @@ async def test_numbers_arrive_at_the_server_digit_for_digit(dev, mcp):
     assert answer.status_code == 201
     log = await dev.log(answer.json()["runId"])
     assert log[-1]["type"] == "run.completed"
-    assert b'"arguments":%b' % arguments in mcp.requests[-1].body
+    assert b'"arguments":%b' % arguments in mcp.calls("echo")[-1].body
     poll = (await dev.http.get(answer.json()["eventsUrl"] + "/poll")).content
     assert inputs in poll
     assert inputs in (await dev.http.get(answer.json()["statusUrl"])).content
