@@ -55,12 +55,19 @@ class ClaimRefusedError(Exception):
     """This attempt may not send.
 
     Attributes:
-        cancelled: Whether the call was cancelled; otherwise an operator has reset or paused the attempt, or the claim
-            could not be recorded, since the attempt is no longer the current one or Temporal is out of reach.
+        cancelled: Whether the call was cancelled; otherwise the worker shuts down, an operator has reset or paused the
+            attempt, or the claim could not be recorded, since the attempt is no longer the current one or Temporal is
+            out of reach.
     """
 
     def __init__(self, *, cancelled: bool) -> None:
-        super().__init__("the claim was refused")
+        if cancelled:
+            why = "the call was cancelled"
+        elif activity.is_worker_shutdown():
+            why = "the worker shut down"
+        else:
+            why = "Temporal did not take the claim"
+        super().__init__(why)
         self.cancelled = cancelled
 
 
@@ -119,21 +126,30 @@ class Beat:
         try:
             await self._tell()
         except AsyncActivityCancelledError as error:
-            # Temporal has stored the claim all the same (measured): without this it would stand for a request sent.
-            await self.withdraw()
-            raise ClaimRefusedError(cancelled=is_cancel(error)) from None
+            cancelled = is_cancel(error)
         except RPCError:
             # Not the current attempt any more, or Temporal is out of reach: without a claim nothing is sent.
             raise ClaimRefusedError(cancelled=False) from None
-        return Claim(recorded=True)
+        except asyncio.CancelledError:
+            cancelled = self.cancelled
+        else:
+            if not self._closed:
+                return Claim(recorded=True)
+            # A beat that was answered meanwhile has said that nobody waits for the call, and was the last.
+            cancelled = self.cancelled
+        # Temporal may have stored the claim all the same (measured): without this it would stand for a request sent.
+        await self.withdraw()
+        raise ClaimRefusedError(cancelled=cancelled)
 
     async def withdraw(self) -> None:
         """Take a claim back: nothing was sent, or the server said that it did nothing.
 
         Should the worker be lost before it can say so itself, the effect is not in doubt.
         """
+        # Also for a beat that comes due while this one is under way.
+        self._record = RawValue(json_payload(WITHDRAWN))
         try:
-            await self._tell(RawValue(json_payload(WITHDRAWN)))
+            await self._tell()
         except (AsyncActivityCancelledError, RPCError):
             # A beat that raises is recorded too; one for an attempt that is gone has nothing to correct.
             return
@@ -170,14 +186,14 @@ class Beat:
                 # It ended in the same moment, which is worth more than that it was to be cut short.
                 return under_way.result()
 
-    async def _tell(self, record: RawValue | None = None) -> None:
-        """One acknowledged beat: the record, unless another is given."""
+    async def _tell(self) -> None:
+        """One acknowledged beat."""
         if self._handle is None:
             token = activity.info().task_token
             self._handle = activity.client().get_async_activity_handle(task_token=token)
         if self._record is None:
             self._record = RawValue(json_payload(self._make_record()))
-        await self._handle.heartbeat(record or self._record)
+        await self._handle.heartbeat(self._record)
 
     def _arm(self) -> None:
         self._timer = self._loop.call_later(self._interval, self._start)

@@ -330,12 +330,17 @@ class _Joined:
         """Whether a round has ended without anything being sent, so that its key is free again."""
         if found.status in {WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.COMPLETED}:
             return False
-        if found.status is WorkflowExecutionStatus.FAILED:
-            return True
-        # It was ended from outside: its history says whether there was anything to end.
-        history = await self._client.get_workflow_handle(found.id, run_id=found.run_id).fetch_history()
+        return await self._released(found.id, found.run_id)
+
+    async def _released(self, workflow_id: str, run_id: str | None) -> bool:
+        """Whether nothing happened by any attempt of a round that has ended without an outcome.
+
+        Its history says it: a round may have been ended from outside, and one of an older version says that it failed
+        where its last attempt sent nothing, whatever had become of those before.
+        """
+        history = await self._client.get_workflow_handle(workflow_id, run_id=run_id).fetch_history()
         await open_events(history.events, self._client.data_converter)
-        made = effect_attempts([history.events], workflow_id=found.id, tenant=self._effect.tenant)
+        made = effect_attempts([history.events], workflow_id=workflow_id, tenant=self._effect.tenant)
         return all(attempt.state == "released" for attempt in made)
 
     async def _check(self, found: WorkflowExecutionDescription) -> None:
@@ -350,8 +355,11 @@ class _Joined:
             except WorkflowFailureError as error:
                 cause = error.cause
                 if isinstance(cause, ApplicationError) and cause.failure is not None:
-                    # Nothing was sent, and the workflow says why.
-                    raise failures.forward(failures.read(cause.failure)) from None
+                    failure = failures.read(cause.failure)
+                    if await self._released(handle.id, handle.run_id or handle.result_run_id):
+                        # Nothing was sent, and the workflow says why.
+                        raise failures.forward(failure) from None
+                    return failures.settled(failures.remembered(failure, failures.Escaped.YES))
                 now = await self._latest(handle.id)
                 if now is None:
                     return self._doubt(f"the workflow '{handle.id}' is gone")

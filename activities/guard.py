@@ -5,15 +5,17 @@ Knows the host's policy and Temporal's memory of earlier attempts; not how a req
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
-import temporalio.api.common.v1
 from temporalio import activity
+from temporalio.api.common.v1 import Payload
 from temporalio.api.enums.v1 import WorkflowTaskFailedCause
 from temporalio.api.history.v1 import HistoryEvent
-from temporalio.client import Client
+from temporalio.converter import DataConverter
 from temporalio.service import RPCError, RPCStatusCode
 
 from openwop_mcp import failures, jsontext
@@ -25,12 +27,15 @@ from openwop_mcp.effects.delivery import Delivery
 from openwop_mcp.effects.identity import Effect
 from openwop_mcp.encryption import EncryptionError
 from openwop_mcp.errors import EffectInDoubtError, InterruptedCallError
-from openwop_mcp.runs.ledger import EffectAttempt, effect_attempts
-from openwop_mcp.storage import LostValueError, StorageError, resolve
+from openwop_mcp.runs.ledger import EffectAttempt, Ledger, needs_values
+from openwop_mcp.storage import LostValueError, StorageError, bare, resolved
 
-__all__ = ("Guard", "happened_before")
+__all__ = ("Guard", "check_unclaimed", "happened_before")
 
 RESET = WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_RESET_WORKFLOW
+
+CLAIMED = "an earlier execution of this attempt had claimed the effect"
+"""Why a call is in doubt that was not made now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +152,25 @@ def _counts(standing: Standing | None) -> Literal["settings", "classification", 
     return "settings" if standing.classification is None else "classification"
 
 
-async def happened_before(guard: Guard, request: CallRequest) -> temporalio.api.common.v1.Payload | None:
+def check_unclaimed() -> None:
+    """Look first of all for a claim: whatever else comes before the next may fail, and then says that nothing was sent.
+
+    Raises:
+        ApplicationError: An earlier execution of this attempt had claimed the effect, and nobody knows what became of
+            it. As of a worker that was lost, what the claim says counts.
+    """
+    for claim in _claims():
+        if claim.get("repeatSafe") is not True:
+            raise failures.write(EffectInDoubtError(CLAIMED), repeat_safe=False, policy=RetryPolicy(), **claim)
+
+
+def _claims() -> list[Mapping[str, Any]]:
+    """What was claimed and not withdrawn: an operator can have Temporal run the attempt again, which keeps it."""
+    beats = activity.info().heartbeat_details
+    return [beat for beat in beats if isinstance(beat, dict) and beat.get("delivery") == Delivery.UNKNOWN.value]
+
+
+async def happened_before(guard: Guard, request: CallRequest) -> Payload | None:
     """Look for an earlier attempt at an effect that must not happen twice.
 
     Returns:
@@ -161,17 +184,25 @@ async def happened_before(guard: Guard, request: CallRequest) -> temporalio.api.
     """
     if guard.effect is None or guard.repeat_safe:
         return None
-    # An operator can have Temporal run the attempt again; what it has claimed is kept.
-    if any(isinstance(beat, dict) and beat.get("delivery") == "unknown" for beat in activity.info().heartbeat_details):
-        raise EffectInDoubtError("an earlier execution of this attempt had claimed the effect")
+    if _claims():
+        # Of a call that could be repeated then.
+        raise EffectInDoubtError(CLAIMED)
     if not request.was_reset(activity.info().workflow_run_id or ""):
         return None
+    return await _before_reset(guard.effect, request)
+
+
+async def _before_reset(effect: Effect, request: CallRequest) -> Payload | None:
+    """What :func:`happened_before` says, of the runs before a reset."""
     # Where a person gave leave to send again, what came before that was asked about.
     since = 0 if request.answer is None else request.attempt
-    made = [one async for one in _before_reset(guard.effect, whole_chain=request.whole_chain) if one.attempt >= since]
-    for before in made:
+    made = []
+    async for before in _made_before(effect, whole_chain=request.whole_chain):
+        if before.attempt < since:
+            continue
         if before.result is not None and before.interim is None:
             return noted(before.result, {"before-reset": "true"})
+        made.append(before)
     for before in made:
         if before.state == "completed" and before.failure is not None:
             raise failures.forward(before.failure)
@@ -184,27 +215,48 @@ async def happened_before(guard: Guard, request: CallRequest) -> temporalio.api.
     return None
 
 
-async def _before_reset(effect: Effect, *, whole_chain: bool) -> AsyncIterator[EffectAttempt]:
+async def _made_before(effect: Effect, *, whole_chain: bool) -> AsyncIterator[EffectAttempt]:
     """The attempts at an effect in the runs before a reset; for one of a whole chain also in what they continued as."""
     info, client = activity.info(), activity.client()
     workflow_id, own = info.workflow_id or "", info.workflow_run_id or ""
     seen, left = {own}, [own]
     while left:
         run_id = left.pop()
-        events = await _history(client, workflow_id, run_id)
-        if run_id != own:
-            for attempt in effect_attempts([events], workflow_id=workflow_id, tenant=effect.tenant):
-                if attempt.effect.effect_id == effect.effect_id:
-                    yield attempt
+        with _readable():
+            events = (await client.get_workflow_handle(workflow_id, run_id=run_id).fetch_history()).events
+            made = [] if run_id == own else await _attempts(events, effect, workflow_id, client.data_converter)
+        for attempt in made:
+            yield attempt
         near = [one for one in (_neighbours(events) if whole_chain else _resets(events)) if one not in seen]
         seen.update(near)
         left += near
 
 
-async def _history(client: Client, workflow_id: str, run_id: str) -> Sequence[HistoryEvent]:
+async def _attempts(
+    events: Sequence[HistoryEvent], effect: Effect, workflow_id: str, converter: DataConverter
+) -> list[EffectAttempt]:
+    """The attempts at an effect. Large values are read one by one: what was sent, and what this effect came to."""
+    ledger = Ledger(workflow_id=workflow_id, tenant=effect.tenant)
+    for event in events:
+        if needs_values(event):
+            # To digest what was sent may take half a second.
+            await asyncio.to_thread(ledger.take, await resolved(event, converter))
+        else:
+            ledger.take(await bare(event, converter))
+    ours = {one.activity_id for one in ledger.attempts() if one.effect.effect_id == effect.effect_id}
+    asked = {event.event_id for event in events if event.activity_task_scheduled_event_attributes.activity_id in ours}
+    for event in events:
+        attributes = getattr(event, event.WhichOneof("attributes") or "", None)
+        if getattr(attributes, "scheduled_event_id", None) in asked:
+            ledger.take(await resolved(event, converter))
+    return [one for one in ledger.attempts() if one.effect.effect_id == effect.effect_id]
+
+
+@contextlib.contextmanager
+def _readable() -> Iterator[None]:
+    """Say of a history that cannot be read what follows for the call."""
     try:
-        events = (await client.get_workflow_handle(workflow_id, run_id=run_id).fetch_history()).events
-        await resolve(events, client.data_converter)
+        yield
     except LostValueError as error:
         raise EffectInDoubtError(
             f"the workflow was reset, and the history that it had before is not whole: {error.message}"
@@ -225,7 +277,6 @@ async def _history(client: Client, workflow_id: str, run_id: str) -> Sequence[Hi
             cancelled=False,
             delivery=Delivery.NOT_SENT,
         ) from None
-    return events
 
 
 def _resets(events: Sequence[HistoryEvent]) -> Iterator[str]:

@@ -24,7 +24,7 @@ from openwop_mcp.storage import StorageError, kept_outside
 
 from .beat import Beat
 
-__all__ = ("check_size", "complete_large", "error_ceiling")
+__all__ = ("check_size", "complete_large", "error_ceiling", "make_whole")
 
 logger = logging.getLogger(__name__)
 
@@ -87,6 +87,15 @@ async def complete_large(answer: temporalio.api.common.v1.Payload, claim: Callab
             return
         logger.warning("the outcome came too late: the attempt is no longer the current one")
     activity.raise_complete_async()
+
+
+async def make_whole(error: McpError) -> None:
+    """Have all of a long JSON-RPC error, without credentials, where it can be kept: else its outline is enough.
+
+    May take seconds, in which the attempt has to beat.
+    """
+    if isinstance(error, RpcError) and error.whole is not None and _has_storage():
+        error.error = await asyncio.to_thread(error.whole)
 
 
 async def error_ceiling(error: McpError, limit: int) -> int:

@@ -61,6 +61,9 @@ BEATS = 6
 FIRST_WAIT = 1.0
 """Seconds before a subscription that ended is renewed, doubled each time until it holds again."""
 
+HELD = 60.0
+"""Seconds after which a subscription counts as one that held: to renew one each minute is no burden."""
+
 LONGEST_WAIT = 60.0
 """Seconds between two tries at most: so long a server's return may go unnoticed."""
 
@@ -75,6 +78,7 @@ class ListenRequest:
         workflow_id: The workflow that is told.
         signal: The signal that tells it: ``{"serverId", "changes": [{"method", "uri"?}], "missed"}``.
         tenant: Tenant of the caller; None means the worker's own.
+        again: Whether it follows another subscription, between which and this one something may have been missed.
     """
 
     server_id: str
@@ -82,6 +86,7 @@ class ListenRequest:
     workflow_id: str
     signal: str
     tenant: str | None = None
+    again: bool = False
 
     def encode(self) -> bytes:
         """JSON text, the filter in it byte for byte."""
@@ -92,6 +97,7 @@ class ListenRequest:
                 *((key, jsontext.encode(value)) for key, value in members.items()),
                 ("notifications", self.notifications),
                 *tenant,
+                *([("again", b"true")] if self.again else []),
             ]
         )
 
@@ -105,6 +111,7 @@ class ListenRequest:
             jsontext.decode(found["workflowId"]),
             jsontext.decode(found["signal"]),
             jsontext.decode(found["tenant"]) if "tenant" in found else None,
+            found.get("again") == b"true",
         )
 
 
@@ -162,7 +169,7 @@ class _Subscription:
         self._size = 0
         self._missed = False
         self._failed = 0
-        self._renewed = False
+        self._renewed = asked.again
         self._due = asyncio.Event()
 
     async def keep(self) -> None:
@@ -186,20 +193,21 @@ class _Subscription:
 
     async def _listen(self) -> None:
         options = CallOptions(on_notice=self._hear, tenant=self._asked.tenant or "")
+        clock = asyncio.get_running_loop().time
         while True:
+            began, ours = clock(), False
             try:
                 await self._client.listen(self._asked.notifications, options)
             except McpError as error:
                 if not error.retryable:
                     raise
-                if not (isinstance(error, TimeLimitError) and error.limit == "total"):
-                    self._failed += 1
+                ours = isinstance(error, TimeLimitError) and error.limit == "total"
+            self._failed = 0 if ours or clock() - began >= HELD else self._failed + 1
             self._renewed = True
             await asyncio.sleep(_wait(self._failed))
 
     def _hear(self, notice: Notice) -> None:
         if notice.method == ACKNOWLEDGED:
-            self._failed = 0
             self._judge(notice)
             self._missed |= self._renewed
             if not self._renewed:

@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass
 
 from temporalio import activity
+from temporalio.client import Client
 from temporalio.service import RPCError
 
 from openwop_mcp.catalog.state import Catalog
@@ -60,13 +61,14 @@ class Overlay:
         self._catalogs: Catalogs | None = None
         self._known: dict[tuple[str, str], Known] = {}
         self._reading: dict[tuple[str, str], asyncio.Task[Exception | None]] = {}
+        self._beginning: dict[tuple[str, str], asyncio.Task[None]] = {}
 
     async def close(self) -> None:
         """Give up what is being read."""
-        reading = list(self._reading.values())
-        for task in reading:
+        under_way = [*self._reading.values(), *self._beginning.values()]
+        for task in under_way:
             task.cancel()
-        await asyncio.gather(*reading, return_exceptions=True)
+        await asyncio.gather(*under_way, return_exceptions=True)
         self._known.clear()
         self._catalogs = None
 
@@ -99,14 +101,33 @@ class Overlay:
                 raise _unread(f"could not be read{said}")
         return known
 
+    def begin(self, tenant: str, server_id: str) -> None:
+        """Have a catalog kept of which there is none, so that a change of what is called now is noticed."""
+        key = tenant, server_id
+        if key not in self._beginning:
+            task = asyncio.get_running_loop().create_task(self._begin(self._of(activity.client()), key))
+            self._beginning[key] = task
+
+    async def _begin(self, catalogs: Catalogs, key: tuple[str, str]) -> None:
+        try:
+            await catalogs.start(*key)
+        except (RPCError, EncryptionError, LostValueError, StorageError) as error:
+            logger.warning(
+                "the catalog of server %s was not started, and is with a later call: %s", key[1], type(error).__name__
+            )
+        finally:
+            del self._beginning[key]
+
+    def _of(self, client: Client) -> Catalogs:
+        if self._catalogs is None:
+            self._catalogs = Catalogs(client, task_queue=self._task_queue, heartbeat=Options().heartbeat_timeout)
+        return self._catalogs
+
     def _read(self, key: tuple[str, str]) -> asyncio.Task[Exception | None]:
         """The reading of a catalog that is under way, which is begun if there is none."""
         if (reading := self._reading.get(key)) is not None:
             return reading
-        if self._catalogs is None:
-            heartbeat = Options().heartbeat_timeout
-            self._catalogs = Catalogs(activity.client(), task_queue=self._task_queue, heartbeat=heartbeat)
-        reading = asyncio.get_running_loop().create_task(self._take(self._catalogs, key))
+        reading = asyncio.get_running_loop().create_task(self._take(self._of(activity.client()), key))
         self._reading[key] = reading
         return reading
 

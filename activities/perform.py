@@ -58,8 +58,8 @@ from openwop_mcp.traffic import Full
 
 from .beat import WITHDRAWN, Beat, Claim, ClaimRefusedError, report
 from .effects import SharedEffects
-from .guard import Guard, happened_before
-from .large import check_size, complete_large, error_ceiling
+from .guard import Guard, check_unclaimed, happened_before
+from .large import check_size, complete_large, error_ceiling, make_whole
 from .overlay import Overlay
 from .traffic import Admission
 
@@ -171,6 +171,7 @@ class Calls:
         terms: dict[str, str] = {}
         ended = EndedAttempt(request, arguments, known=server is not None)
         try:
+            check_unclaimed()
             peer = self.client(request.server_id, tenant).peer
             assert server is not None
             terms = {"peer": peer, "floor": server.minimum_revision}
@@ -208,7 +209,13 @@ class Calls:
         known = self._overlay.known(tenant, request.server_id)
         if known is None:
             known = await self._beating(self._overlay.read(tenant, request.server_id))
-        return None if known.catalog is None else known.catalog.standing(request.name or "")
+        if known.catalog is not None:
+            return known.catalog.standing(request.name or "")
+        server = self._settings.server(request.server_id, tenant)
+        if server is not None and server.policy(request.name or "").quarantine:
+            # Of a tenant that the settings do not name: what it is given to call now is what later lists are held to.
+            self._overlay.begin(tenant, request.server_id)
+        return None
 
     async def _judged(
         self, request: CallRequest, arguments: bytes | None, tenant: str, server: Server, standing: Standing | None
@@ -286,15 +293,28 @@ class Calls:
         given = self._admission.enter(request.server_id, tenant)
         if isinstance(given, Full):
             given = await self._beating(self._admission.wait(request.server_id, tenant, given))
+        place = given
+
+        def on_connected() -> None:
+            nonlocal place
+            if place.probe:
+                place = self._admission.connected(place)
+
         try:
-            exchange = await self._guarded(request, arguments, guard)
+            exchange = await self._guarded(request, arguments, guard, on_connected)
         except BaseException as error:
-            self._admission.leave(given, error)
+            self._admission.leave(place, error)
             raise
-        self._admission.leave(given)
+        self._admission.leave(place)
         return exchange
 
-    async def _guarded(self, request: CallRequest, arguments: bytes | None, guard: Guard) -> Exchange:
+    async def _guarded(
+        self,
+        request: CallRequest,
+        arguments: bytes | None,
+        guard: Guard,
+        on_connected: Callable[[], None] | None = None,
+    ) -> Exchange:
         """Send, under a claim where a repeat would not be safe; say what is known when the call is given up."""
         last: Progress | None = None
 
@@ -309,14 +329,10 @@ class Calls:
         async with Beat(claim, grace=self._settings.worker.shutdown_grace) as beat:
             try:
                 leave = await beat.claim(recorded=not guard.repeat_safe)
-                return await beat.hold(self._send(leave, request, arguments, guard, on_progress))
+                return await beat.hold(self._send(leave, request, arguments, guard, on_progress, on_connected))
             except ClaimRefusedError as refused:
                 raise InterruptedCallError(
-                    "nothing was sent: the call was cancelled"
-                    if refused.cancelled
-                    else "nothing was sent: Temporal did not take the claim",
-                    cancelled=refused.cancelled,
-                    delivery=Delivery.NOT_SENT,
+                    f"nothing was sent: {refused}", cancelled=refused.cancelled, delivery=Delivery.NOT_SENT
                 ) from None
             except asyncio.CancelledError:
                 if not beat.cancelled and not activity.is_worker_shutdown():
@@ -340,11 +356,13 @@ class Calls:
         arguments: bytes | None,
         guard: Guard,
         on_progress: Callable[[Progress], None],
+        on_connected: Callable[[], None] | None,
     ) -> Exchange:
         """The one place where a request can leave: it takes a claim, which only a beat gives."""
         options = CallOptions(
             timeout=request.timeout,
             on_progress=on_progress,
+            on_connected=on_connected,
             log_level=request.log_level,
             tenant=request.tenant or self._settings.worker.tenant,
             principal=request.principal,
@@ -353,7 +371,11 @@ class Calls:
             input=request.input,
             about=_about(request, guard),
         )
-        return await SENDERS[request.method](self._clients[request.server_id], request, arguments, options)
+        try:
+            return await SENDERS[request.method](self._clients[request.server_id], request, arguments, options)
+        except McpError as error:
+            await make_whole(error)
+            raise
 
 
 def _about(request: CallRequest, guard: Guard) -> Mapping[str, str | int]:

@@ -10,7 +10,7 @@ import logging
 import random
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from openwop_mcp.config import Server, Settings
 from openwop_mcp.effects.delivery import Delivery
@@ -123,6 +123,18 @@ class Admission:
             self._tell(given.server_id)
         if self._lines:
             self._let_in(now)
+
+    def connected(self, given: Pass) -> Pass:
+        """Hear that a call which probes has a connection: the others need not wait for its end, which may be far off.
+
+        Args:
+            given: What it was given.
+
+        Returns:
+            What it gives back in its place: it does not probe any more.
+        """
+        self.heard(given.server_id)
+        return replace(given, probe=False)
 
     def heard(self, server_id: str) -> None:
         """Hear that a server was reached by what asks it whether it is there, and waits for no room."""

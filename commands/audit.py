@@ -24,7 +24,7 @@ from openwop_mcp import jsontext
 from openwop_mcp.config import Settings
 from openwop_mcp.runs.ledger import EffectAttempt, effect_attempts
 from openwop_mcp.storage import data_converter
-from workflows.client import RecordedRun, effect_ledger, read_run
+from workflows.client import effect_ledger, read_run
 from workflows.replay import HistoryFileError, ReplayVerdict, WorkflowClassError, files_of, open_file, replay
 
 __all__ = ("app",)
@@ -87,20 +87,18 @@ def effects_command(run: Recorded, config: Config = None, as_json: AsJson = Fals
     settings = settings_of(config, secrets=False)
     tenant = settings.worker.tenant
 
-    async def main() -> tuple[RecordedRun, Sequence[EffectAttempt]]:
+    async def main() -> tuple[str, Sequence[EffectAttempt]]:
         if (file := file_of(run)) is not None:
             found = await read_exported(file, settings)
             parts = [history.events for history in found.histories]
             # What others share has workflows of its own, and what was under way is known to Temporal alone.
-            return found, effect_attempts(parts, workflow_id=found.run_id, tenant=tenant)
-        client = await connect(settings)
-        found = await read_run(client, run)
-        return found, await effect_ledger(client, found, tenant=tenant)
+            return found.run_id, effect_attempts(parts, workflow_id=found.run_id, tenant=tenant)
+        return run, await effect_ledger(await connect(settings), run, tenant=tenant)
 
-    found, ledger = run_async(main())
+    run_id, ledger = run_async(main())
     rows = [attempt.facts for attempt in ledger if attempt.state is not None]
     if as_json:
-        print_json(jsontext.encode({"runId": found.run_id, "effects": rows}))
+        print_json(jsontext.encode({"runId": run_id, "effects": rows}))
         return
     columns = ("nodeId", "attempt", "state", "at", "keying", "effectId")
     print_table(list(columns), [[str(row[name]) for name in columns] for row in rows], columns=LEDGER_COLUMNS)

@@ -51,8 +51,8 @@ THIS_MACHINE = frozenset({"127.0.0.1", "localhost", "[::1]"})
 COMPRESSIONS: Mapping[str, GrpcCompression] = {"gzip": GrpcCompression.GZIP, "none": GrpcCompression.NONE}
 """What `temporal.compression` can say."""
 
-LOOKED_AT = 20
-"""Runs that are looked at for keys that are missing: those of one page are had in one answer."""
+LOOKED_AT = 200
+"""Runs that are looked at for keys that are missing, the newest: those of one page are had in one answer."""
 
 CERTIFICATE = b"-----BEGIN CERTIFICATE-----"
 """What a certificate begins with as PEM. Temporal's core takes any file, and tells of none that is something else."""
@@ -221,13 +221,13 @@ async def check_encryption(client: Client, task_queue: str) -> None:
     Raises:
         EncryptionError: One cannot: each of its tasks would fail here, and be tried again, for ever.
     """
-    query = f"WorkflowType = '{GRAPH_RUN}' AND ExecutionStatus = 'Running'"
+    quoted = task_queue.replace("'", "''")
+    query = f"WorkflowType = '{GRAPH_RUN}' AND TaskQueue = '{quoted}' AND ExecutionStatus = 'Running'"
     codec = client.data_converter.payload_codec
     assert codec is not None
     try:
         async for found in client.list_workflows(query, limit=LOOKED_AT, page_size=LOOKED_AT):
-            if found.task_queue == task_queue:
-                await codec.decode(list(found.raw_info.memo.fields.values()))
+            await codec.decode(list(found.raw_info.memo.fields.values()))
     except RPCError:
         # Some servers let only their operators list what there is.
         return

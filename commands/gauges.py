@@ -26,7 +26,7 @@ from openwop_mcp.telemetry.instruments import CATALOG_AGE, CIRCUIT, IN_FLIGHT, W
 from openwop_mcp.traffic import ServerTraffic
 from workflows.client import waiting_questions
 
-__all__ = ("telling",)
+__all__ = ("tell_traffic", "telling")
 
 logger = logging.getLogger(__name__)
 
@@ -76,20 +76,26 @@ class _Namespace:
             yield Observation(max(0.0, time.time() - at), {attributes.SERVER_ID: server_id})
 
 
+def tell_traffic(traffic: Callable[[], Iterable[ServerTraffic]]) -> None:
+    """Tell how each server stands in this worker, from now on, if somebody wants to know.
+
+    Args:
+        traffic: Says it.
+    """
+    if not switch.measured():
+        return
+    gauge(IN_FLIGHT, lambda: [_of(one, one.in_flight) for one in traffic()])
+    gauge(CIRCUIT, lambda: [_of(one, int(one.circuit != "closed")) for one in traffic()])
+
+
 @contextlib.asynccontextmanager
-async def telling(
-    client: Client,
-    settings: Settings,
-    kept: Sequence[tuple[str, str]],
-    traffic: Callable[[], Iterable[ServerTraffic]],
-) -> AsyncIterator[None]:
-    """Tell it until the context ends; nothing is looked at for nobody.
+async def telling(client: Client, settings: Settings, kept: Sequence[tuple[str, str]]) -> AsyncIterator[None]:
+    """Tell of the namespace until the context ends; nothing is looked at for nobody.
 
     Args:
         client: Connected to the namespace.
         settings: Of the worker.
         kept: Tenant and server of each catalog.
-        traffic: How each server stands in this worker.
     """
     if not switch.measured():
         yield
@@ -97,8 +103,6 @@ async def telling(
     namespace = _Namespace(client, settings, kept)
     gauge(WAITING, namespace.waiting)
     gauge(CATALOG_AGE, namespace.ages)
-    gauge(IN_FLIGHT, lambda: [_of(one, one.in_flight) for one in traffic()])
-    gauge(CIRCUIT, lambda: [_of(one, int(one.circuit != "closed")) for one in traffic()])
     looking = asyncio.create_task(namespace.keep_looking(metrics_interval(os.environ)))
     try:
         yield

@@ -23,14 +23,18 @@ from commands.prose import named, origin
 from commands.settings import settings_of
 from openwop_mcp import jsontext
 from openwop_mcp.config import Settings
+from openwop_mcp.encryption import EncryptionError
 from openwop_mcp.questions import telling
 from openwop_mcp.questions.eligibility import takes_tokens
 from openwop_mcp.runs.interrupts import OpenInterrupt, Resolution, encode_open
+from openwop_mcp.storage import LostValueError, StorageError
 from workflows.client import (
     InterruptRefusedError,
     RecordedRun,
+    RunExpiredError,
+    RunNotFoundError,
     open_interrupts,
-    read_run,
+    read_asking,
     resolve_interrupt,
     waiting_runs,
 )
@@ -47,6 +51,15 @@ InterruptName = Annotated[
 ]
 
 
+UNREAD = (EncryptionError, LostValueError, StorageError, RunExpiredError, RunNotFoundError)
+"""Why what one run waits with cannot be read, be it that another deployment has the key: others wait all the same."""
+
+
+async def _asked(client: Client, run_id: str) -> list[tuple[RecordedRun, OpenInterrupt]]:
+    found = await read_asking(client, run_id)
+    return [(found, one) for one in await open_interrupts(client, found)]
+
+
 @app.command("list")
 def interrupts_list_command(
     run: Annotated[
@@ -60,9 +73,15 @@ def interrupts_list_command(
 
     async def main() -> list[tuple[RecordedRun, OpenInterrupt]]:
         client = await connect(settings)
-        waiting = [run] if run is not None else [one async for one in waiting_runs(client)]
-        read = [await read_run(client, one) for one in waiting]
-        return [(found, one) for found in read for one in await open_interrupts(client, found)]
+        if run is not None:
+            return await _asked(client, run)
+        found: list[tuple[RecordedRun, OpenInterrupt]] = []
+        async for one in waiting_runs(client):
+            try:
+                found += await _asked(client, one)
+            except UNREAD as error:
+                complain(f"{one}: what it waits with cannot be read: {error}")
+        return found
 
     found = run_async(main())
     if as_json:
@@ -92,7 +111,7 @@ def interrupts_show_command(
 
     async def main() -> tuple[RecordedRun, OpenInterrupt, str | None]:
         client = await connect(settings)
-        found = await read_run(client, run)
+        found = await read_asking(client, run)
         one = meant(found, await open_interrupts(client, found), interrupt)
         return found, one, await link_to(client, settings, found, one) if link else None
 
@@ -136,7 +155,7 @@ def interrupts_answer_command(
 
     async def find() -> OpenInterrupt:
         client = await connect(settings)
-        found = await read_run(client, run)
+        found = await read_asking(client, run)
         return meant(found, await open_interrupts(client, found), interrupt)
 
     async def resolve(interrupt_id: str, value: bytes, one: OpenInterrupt | None = None) -> str:

@@ -54,7 +54,15 @@ def recorded_as(made: MadeCall, call: CallRecord) -> str:
         + (", given by a person" if call.result.provenance.get("decided") else "")
         + (f", without a credential that came back ({call.redacted} times)" if call.redacted else "")
         + (f", schema {call.schema}" if call.schema not in {"", "ok"} else "")
+        + (", no content" if _is_empty(call) else "")
     )
+
+
+def _is_empty(call: CallRecord) -> bool:
+    """Whether a tool had nothing to say, which is not to be taken for an answer that has not come."""
+    if call.method != "tools/call":
+        return False
+    return call.result.get("content") == [] and not call.result.has_structured_content
 
 
 def call_prose(call: MadeCall, now: UnderWay | None) -> str:

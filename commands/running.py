@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import os
 from collections.abc import AsyncIterator, Sequence
@@ -17,7 +18,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
 from commands.deployment import deployment_of
 from commands.errors import CommandError
-from commands.gauges import telling
+from commands.gauges import tell_traffic, telling
 from commands.settings import options_of
 from openwop_mcp import terminal
 from openwop_mcp.catalogs import Catalogs
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from host.serving import Offer
 
 __all__ = ("offer_of", "running_codec", "running_host", "running_worker", "start_catalogs", "starting_catalogs")
+
+EVERY_TENANT = "*"
+"""In place of names of tenants: a catalog of these is begun when one of them first asks for tools."""
 
 STARTED_AT_ONCE = 20
 """Catalogs that are started at once: each takes Temporal some milliseconds."""
@@ -100,13 +104,14 @@ async def running_worker(
             for name in own.served
             if name != DEFAULT_CLASS
         ]
+        tell_traffic(calls.admission.snapshot)
         if DEFAULT_CLASS in own.served:
             workers += [
                 effect_worker(client, calls, settings, own.task_queue, EffectWorkflow, deployment=deployment),
                 catalog_worker(client, calls, settings, CatalogWorkflow, deployment=deployment),
                 runs_worker(calls),
             ]
-            await stack.enter_async_context(telling(client, settings, catalogs_of(settings), calls.admission.snapshot))
+            await stack.enter_async_context(telling(client, settings, catalogs_of(settings)))
         for worker in workers:
             await stack.enter_async_context(worker)
         try:
@@ -139,7 +144,13 @@ async def start_catalogs(client: Client, settings: Settings) -> None:
 
 def catalogs_of(settings: Settings) -> list[tuple[str, str]]:
     """Tenant and server of each catalog that the settings name."""
-    tenants = {settings.worker.tenant, *(key.tenant for key in settings.keys)}
+    tenants = {
+        settings.worker.tenant,
+        *(key.tenant for key in settings.keys),
+        *(issuer.tenant for issuer in settings.issuers if issuer.tenant is not None),
+        *itertools.chain.from_iterable(issuer.tenants for issuer in settings.issuers if issuer.tenant is None),
+        *itertools.chain.from_iterable(server.tenants for server in settings.servers.values()),
+    } - {EVERY_TENANT}
     return [
         (tenant, server_id)
         for tenant in sorted(tenants)

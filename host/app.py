@@ -62,13 +62,14 @@ def create_app(host: Host) -> FastAPI:
 
 
 def _document(host: Host, version: str) -> discovery.Document:
+    requests = host.settings.host
     families: dict[str, discovery.Facets] = {
         "auth": discovery.auth_facets(host.settings.issuers),
         "eventLog": {},
         "idempotency": {},
-        "interrupt": discovery.interrupt_facets(ALGORITHMS, callbacks=host.settings.host.callback_secret is not None),
+        "interrupt": discovery.interrupt_facets(ALGORITHMS, callbacks=requests.callback_secret is not None),
         "limits": discovery.limits_facets(host.options),
-        "mcp": discovery.mcp_facets(COMPARED),
+        "mcp": discovery.mcp_facets(COMPARED, requests.mrtr_max_rounds),
         "runList": discovery.run_list_facets(max_page_size=listing.MAX_PAGE_SIZE, filters=listing.FILTERS),
         "toolCatalog": discovery.tool_catalog_facets(catalog.SOURCES),
     }

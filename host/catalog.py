@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Literal
 from weakref import WeakKeyDictionary
@@ -25,7 +26,7 @@ from openwop_mcp.nodes import REGISTRY
 from openwop_mcp.storage import LostValueError, StorageError
 
 from . import etags
-from .workflows import Workflows
+from .workflows import Workflows, named_servers
 
 __all__ = ("SOURCES", "Shelf", "ToolCatalog", "ToolList", "View")
 
@@ -123,8 +124,10 @@ class ToolCatalog:
     def __init__(self, settings: Settings, workflows: Workflows, catalogs: Catalogs) -> None:
         self._settings = settings
         self._catalogs = catalogs
-        own: dict[str, Callable[[], dict[str, bytes]]] = {"node-pack": _nodes, "workflow": lambda: _runnable(workflows)}
-        self._own = {source: _Views(descriptors) for source, descriptors in own.items()}
+        self._workflows = workflows
+        self._nodes = _Views(_nodes)
+        # By the servers that a tenant may not use: most tenants see the same ones.
+        self._runnable: dict[frozenset[str], _Views] = {}
         self._derived: WeakKeyDictionary[Catalog, _Derived] = WeakKeyDictionary()
 
     async def listed(self, tenant: str, view: View, source: str | None = None, *, anew: bool = False) -> ToolList:
@@ -141,7 +144,7 @@ class ToolCatalog:
         Raises:
             RPCError: Temporal does not answer.
         """
-        shelves = [views.shelf(view) for name, views in self._own.items() if source in {None, name}]
+        shelves = [views.shelf(view) for name, views in self._own(tenant).items() if source in {None, name}]
         if source in {None, "mcp"}:
             shelves += [self._listed(tenant, server_id, view, anew=anew) for server_id in self._settings.servers]
         return ToolList(await asyncio.gather(*shelves), view)
@@ -161,7 +164,7 @@ class ToolCatalog:
         """
         named = read_tool_id(identity)
         if named is None:
-            found = [(await views.shelf(view)).get(identity) for views in self._own.values()]
+            found = [(await views.shelf(view)).get(identity) for views in self._own(tenant).values()]
             return next((descriptor for descriptor in found if descriptor is not None), None)
         server_id, name = named
         server = self._settings.server(server_id, tenant)
@@ -170,6 +173,14 @@ class ToolCatalog:
         if server is None or tool is None:
             return None
         return await asyncio.to_thread(_described, tool, server_id, server, view)
+
+    def _own(self, tenant: str) -> dict[str, _Views]:
+        """The tools that are this host's own, by their source."""
+        servers = self._settings.servers
+        denied = frozenset(one for one in servers if self._settings.server(one, tenant) is None)
+        if denied not in self._runnable:
+            self._runnable[denied] = _Views(lambda: _runnable(self._workflows, denied))
+        return {"node-pack": self._nodes, "workflow": self._runnable[denied]}
 
     async def _listed(self, tenant: str, server_id: str, view: View, *, anew: bool) -> Shelf:
         """What a server offers to a tenant, which is nothing where the tenant may not use it."""
@@ -254,11 +265,13 @@ def _nodes() -> dict[str, bytes]:
     return {node_tool_id(type_id): node_descriptor(node_type) for type_id, node_type in REGISTRY.items()}
 
 
-def _runnable(workflows: Workflows) -> dict[str, bytes]:
+def _runnable(workflows: Workflows, denied: AbstractSet[str]) -> dict[str, bytes]:
+    """The workflows that can be run, but for those that name a server which is denied."""
     return {
         workflow_tool_id(identity): workflow_descriptor(definition)
         for identity in workflows.ids()
         if (definition := workflows.workflow(identity).definition) is not None
+        and denied.isdisjoint(server_id for _, server_id in named_servers(definition))
     }
 
 

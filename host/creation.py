@@ -98,7 +98,7 @@ class Creation:
         if size > host.options.call_bytes:
             raise _too_large(f"has {size} bytes with its workflow, and {host.options.call_bytes} at most can be kept")
         if asked.scope_id is not None:
-            await self._claim(caller.tenant, asked.scope_id, run_id, enforced=enforced)
+            await self._scopes.claim(caller.tenant, asked.scope_id, str(run_id), enforced=enforced)
         try:
             async with asyncio.timeout(START_WITHIN):
                 await runs.start_run(
@@ -114,14 +114,6 @@ class Creation:
         self._listed.created(start.run_id)
         self._pollers.created()
         return _created(run_id)
-
-    async def _claim(self, tenant: str, scope_id: str, run_id: BoundId, *, enforced: bool) -> None:
-        """Claim a run's scope. One that need not be the only one takes it where it is free."""
-        try:
-            await self._scopes.claim(tenant, scope_id, str(run_id))
-        except HostError:
-            if enforced:
-                raise
 
 
 async def _check(asked: CreateRun, definition: Definition) -> None:

@@ -5,6 +5,7 @@ Holds one piece at a time, and waits where the log has no more. Knows no request
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import Protocol
@@ -97,6 +98,7 @@ async def stream(
     mode: StreamMode,
     *,
     buffer_ms: int = 0,
+    seconds: float = math.inf,
     clock: Callable[[], float] = time.monotonic,
 ) -> AsyncIterator[bytes]:
     """A stream of a log, to its end.
@@ -106,10 +108,11 @@ async def stream(
         after: The sequence after which it begins.
         mode: What it shows.
         buffer_ms: How long events wait for company.
+        seconds: How long it may go on.
         clock: Seconds, never going back.
 
     Raises:
-        CutError: The run was reset, or the host stops.
+        CutError: The run was reset, the host stops, or it went on for as long as it may.
     """
     told, view = log.generation, log.generation.view
     teller: _Snapshots | _Batches | _Events
@@ -123,8 +126,9 @@ async def stream(
         teller = _Events(mode)
     pieces = _Pieces()
     sent = clock()
+    until = sent + seconds
     while True:
-        async for event in told.events(after):
+        async for event in _until(until, told.events(after), clock):
             after = event.sequence
             pieces.put(teller.take(event))
             for piece in pieces.full():
@@ -140,11 +144,19 @@ async def stream(
         if clock() >= sent + streaming.KEEP_ALIVE_SECONDS:
             yield streaming.KEEP_ALIVE
             sent = clock()
-        if log.generation is not told or log.is_stopping:
+        if log.generation is not told or log.is_stopping or clock() >= until:
             raise CutError
         silent_until = sent + streaming.KEEP_ALIVE_SECONDS
         due = silent_until if teller.due is None else min(teller.due, silent_until)
-        await log.wait(after, max(0.0, due - clock()))
+        await log.wait(after, max(0.0, min(due, until) - clock()))
+
+
+async def _until(end: float, events: AsyncIterator[RunEvent], clock: Callable[[], float]) -> AsyncIterator[RunEvent]:
+    """The events that are asked for before a time."""
+    async for event in events:
+        if clock() >= end:
+            raise CutError
+        yield event
 
 
 class _Events:

@@ -46,6 +46,9 @@ SINCE = "2.0"
 UNTIL = "3.0"
 """By when an experimental family is reconsidered. Not a date, which would pass with nobody looking."""
 
+MAX_ROUNDS = 16
+"""How often OpenWOP lets a host say that a call may ask for input."""
+
 NAME = "openwop-mcp-pack"
 """What answers."""
 
@@ -148,18 +151,21 @@ def _record(name: str, facets: Facets) -> dict[str, Any]:
     return {"status": "experimental", "since": SINCE, "until": UNTIL, "witness": family.witness, **facets}
 
 
-def mcp_facets(refreshed: date) -> Facets:
+def mcp_facets(refreshed: date, max_rounds: int) -> Facets:
     """What the MCP client speaks. Older eras are spoken where an operator says so, and claimed nowhere.
 
     Args:
         refreshed: The day on which the revisions were last known to be current; OpenWOP asks for one of the last 90.
+        max_rounds: How often one call may ask for input. More than OpenWOP has a claim for is offered, and not claimed.
     """
+    asks = {"features": ["mrtr"], "mrtr": {"maxRounds": max_rounds}} if max_rounds <= MAX_ROUNDS else {}
     return {
         "revisions": [MODERN],
         "preferredVersion": MODERN,
         "minimumRevision": MODERN,
         "refreshedAt": refreshed.isoformat(),
         "client": True,
+        **asks,
     }
 
 

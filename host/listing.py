@@ -257,7 +257,7 @@ class RunList:
         found: list[_Row] = []
         for start in range(0, len(own), AT_ONCE):
             some = await asyncio.gather(*map(self._described, own[start : start + AT_ONCE]))
-            found += [_row(one) for one in some if one is not None and await _is_of(one, workflow_id)]
+            found += [_row(one) for one in some if one is not None and await _is_of(self._client, one, workflow_id)]
         return found
 
     async def _described(self, run_id: str) -> WorkflowExecution | None:
@@ -324,23 +324,19 @@ class RunList:
         listed = self._client.list_workflows(query, page_size=STRETCH_ROWS)
         # Looked at again: SQLite takes capitals for small letters, and another store might take a sign for a wildcard.
         own = [found async for found in listed if found.id.startswith(f"{tenant}/")]
-        return [_row(found) for found in own if await _is_of(found, workflow_id)]
+        return [_row(found) for found in own if await _is_of(self._client, found, workflow_id)]
 
 
 def _row(found: WorkflowExecution) -> _Row:
     return _Row(_microseconds(found.start_time), found.id, found.run_id, found.status)
 
 
-async def _is_of(found: WorkflowExecution, workflow_id: str | None) -> bool:
+async def _is_of(client: Client, found: WorkflowExecution, workflow_id: str | None) -> bool:
     """Whether a run is of a workflow, or of any where none is given."""
     if workflow_id is None:
         return True
-    try:
-        memo = await found.memo()
-    except EncryptionError:
-        # Whatever it is of, it is left out, and said to be, where it is read.
-        return True
-    return bool(memo.get(runs.WORKFLOW_ID) == workflow_id)
+    # Whatever one is of that cannot be opened, it is left out, and said to be, where it is read.
+    return await runs.memo_member(client, found, runs.WORKFLOW_ID) in (workflow_id, runs.SEALED)
 
 
 def _microseconds(moment: datetime) -> int:

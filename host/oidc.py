@@ -232,7 +232,7 @@ def resolve(claims: Mapping[str, Any], issuer: Issuer, now: float) -> Principal:
         RefusedError: It is for others, not of this time, or names nobody.
     """
     _check_audience(claims, issuer)
-    _check_time(claims, issuer.max_lifetime, now)
+    ends = _end(claims, issuer.max_lifetime, now)
     if claims.get("cnf") is not None:
         raise RefusedError(Cause.BOUND)
     if claims.get("act") is not None:
@@ -241,7 +241,7 @@ def resolve(claims: Mapping[str, Any], issuer: Issuer, now: float) -> Principal:
     if not isinstance(subject, str) or not is_subject_id(subject):
         raise RefusedError(Cause.SUBJECT)
     tenant = _tenant(claims, issuer)
-    named = Principal("", tenant, subject, _scopes(claims, issuer), issuer.issuer, "oidc", _kind(claims))
+    named = Principal("", tenant, subject, _scopes(claims, issuer), issuer.issuer, "oidc", _kind(claims), ends)
     # A digest, since limits and logs need to tell bearers apart and not to name them.
     return replace(named, key_id=f"oidc:{named.owner.principal}")
 
@@ -256,7 +256,8 @@ def _check_audience(claims: Mapping[str, Any], issuer: Issuer) -> None:
         raise RefusedError(Cause.PARTY)
 
 
-def _check_time(claims: Mapping[str, Any], max_lifetime: int, now: float) -> None:
+def _end(claims: Mapping[str, Any], max_lifetime: int, now: float) -> float:
+    """When a token ends whose time this is."""
     ends, begins, issued = (_date(claims, name) for name in ("exp", "nbf", "iat"))
     if ends is None or (begins is None and "nbf" in claims):
         raise RefusedError(Cause.DATES)
@@ -266,6 +267,7 @@ def _check_time(claims: Mapping[str, Any], max_lifetime: int, now: float) -> Non
         raise RefusedError(Cause.LIFETIME)
     if max(issued, begins or 0) > now + LEEWAY:
         raise RefusedError(Cause.EARLY)
+    return ends
 
 
 def _date(claims: Mapping[str, Any], name: str) -> float | None:

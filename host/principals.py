@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import Literal
@@ -43,6 +44,7 @@ class Principal:
         issuer: Who vouches for them.
         lane: How they came in.
         kind: A person, or a program on its own account.
+        expires_at: Seconds since 1970 from which on the credential is good for nothing; infinite where none is known.
     """
 
     key_id: str
@@ -52,6 +54,7 @@ class Principal:
     issuer: str = KEY_ISSUER
     lane: Lane = "api-key"
     kind: Kind = "user"
+    expires_at: float = math.inf
 
     @property
     def subject(self) -> dict[str, str]:
@@ -69,13 +72,17 @@ class Principal:
         """The owner of what they start."""
         return Owner(self.tenant, self.subject)
 
+    def may(self, scope: str) -> bool:
+        """Whether the credential has a scope."""
+        return ALL_SCOPES in self.scopes or scope in self.scopes
+
     def require(self, *scopes: str) -> None:
         """Refuse an operation that the credential is not for.
 
         Raises:
             HostError: ``forbidden``, with the scopes that are missing; the challenge names all that are needed.
         """
-        missing = [] if ALL_SCOPES in self.scopes else [scope for scope in scopes if scope not in self.scopes]
+        missing = [scope for scope in scopes if not self.may(scope)]
         if missing:
             raise HostError(
                 "forbidden",

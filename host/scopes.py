@@ -41,6 +41,9 @@ TIDIED_EVERY = 600.0
 FREE = "its run has ended"
 """Reason of a scope's end."""
 
+TAKEN = "another run of it is active"
+"""Reason of the end of a scope that was claimed in vain."""
+
 
 def asked(header: str | None, scope_id: str | None) -> bool:
     """Read the header: whether a run is to be the only one of its scope.
@@ -67,7 +70,7 @@ class Scopes:
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    async def claim(self, tenant: str, scope_id: str, run_id: str) -> None:
+    async def claim(self, tenant: str, scope_id: str, run_id: str, *, enforced: bool) -> None:
         """Claim a scope for a run that is about to be started. Of two who do, one gets it.
 
         It is not given back where the start fails: whether the run came to be is then known after the grace only.
@@ -76,13 +79,16 @@ class Scopes:
             tenant: Whose scope it is.
             scope_id: Which.
             run_id: The run. A scope that has its name is its own.
+            enforced: Whether the run is to be the only one. One that need not be is remembered beside those that are
+                active, and found among them as soon as Temporal lists it.
 
         Raises:
             HostError: ``run_already_active``, with the id of the active run.
         """
         name = _name(tenant, scope_id)
+        beside = f"{name}:"
         content = jsontext.encode({"runId": run_id})
-        while await records.make(self._client, name, records.SCOPE, content, again=True) is None:
+        while (made := await records.make(self._client, name, records.SCOPE, content, again=True)) is None:
             held = await records.find(self._client, name)
             if held is None or not held.is_open:
                 continue
@@ -90,14 +96,19 @@ class Scopes:
             if holder == run_id:
                 return
             if await self._is_active(held):
-                raise HostError(
-                    "run_already_active",
-                    "scopeId: a run of this scope is active: wait for its end, or cancel it",
-                    {"runId": holder},
-                    retry_after=RETRY_AFTER,
-                )
+                if enforced:
+                    raise _active(held)
+                own = beside + run_id.rpartition("/")[2]
+                await records.make(self._client, own, records.SCOPE, content, again=True)
+                return
             # Of those who see that it is free, one closes it, and nobody closes what another made in its place.
             await records.close(self._client, name, held.run_id, b"{}", why=FREE)
+        if not enforced:
+            return
+        async for held in records.open_records(self._client, records.SCOPE, prefix=beside):
+            if await self._is_active(held):
+                await records.close(self._client, name, made, b"{}", why=TAKEN)
+                raise _active(held)
 
     async def tidy(self) -> None:
         """Close the scopes that are free."""
@@ -122,6 +133,15 @@ class Scopes:
 def _name(tenant: str, scope_id: str) -> str:
     digest = hashlib.sha256(jsontext.encode([tenant, scope_id])).digest()
     return f"scope:{tenant}/{base64.urlsafe_b64encode(digest).rstrip(b'=').decode()}"
+
+
+def _active(held: records.Record) -> HostError:
+    return HostError(
+        "run_already_active",
+        "scopeId: a run of this scope is active: wait for its end, or cancel it",
+        {"runId": _run_of(held)},
+        retry_after=RETRY_AFTER,
+    )
 
 
 def _run_of(held: records.Record) -> str:

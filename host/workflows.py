@@ -21,7 +21,7 @@ from . import etags
 from .errors import HostError
 from .siblings import definitions
 
-__all__ = ("FIXTURES", "Workflow", "Workflows")
+__all__ = ("FIXTURES", "Workflow", "Workflows", "named_servers")
 
 _HERE = Path(__file__).parent
 
@@ -180,12 +180,19 @@ def _read(file: Path) -> Workflow:
 def _doubts(workflow: Workflow, servers: Collection[str]) -> Iterator[str]:
     for type_id in workflow.unknown_types:
         yield f"there is no node type '{type_id}' here, so that no run is created{_did_you_mean(type_id, REGISTRY)}"
-    for node in () if workflow.definition is None else workflow.definition.nodes:
+    for node_id, server_id in () if workflow.definition is None else named_servers(workflow.definition):
+        if server_id not in servers:
+            near = _did_you_mean(server_id, servers)
+            yield f"node '{node_id}': config.serverId: the settings have no server '{server_id}'{near}"
+
+
+def named_servers(definition: Definition) -> Iterator[tuple[str, str]]:
+    """The nodes of a definition whose configuration says which server they call, and that server's id."""
+    for node in definition.nodes:
         named = jsontext.member(node.config, "serverId") if "serverId" in node.type.either else None
         server_id = None if named is None else jsontext.decode(named)
-        if isinstance(server_id, str) and server_id not in servers:
-            near = _did_you_mean(server_id, servers)
-            yield f"node '{node.id}': config.serverId: the settings have no server '{server_id}'{near}"
+        if isinstance(server_id, str):
+            yield node.id, server_id
 
 
 def _did_you_mean(given: str, known: Iterable[str]) -> str:

@@ -251,6 +251,8 @@ class CatalogWorkflow:
                     summary=f"changes of {start.server_id}",
                 )
             except ActivityError as error:
+                if "again" not in dict(asked):
+                    asked.append(("again", b"true"))
                 if _lost_its_worker(error):
                     continue
             await workflow.sleep(LISTEN_AGAIN, summary="until listened to again")

@@ -12,7 +12,6 @@ from itertools import count
 
 from temporalio.api.common.v1 import Payloads
 from temporalio.api.enums.v1 import EventType, PendingActivityState, VersioningBehavior, WorkflowTaskFailedCause
-from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import (
     Client,
     WorkflowExecution,
@@ -34,17 +33,18 @@ from openwop_mcp.nodes import REGISTRY
 from openwop_mcp.runs.definition import Definition, DefinitionError, parse
 from openwop_mcp.runs.events import RunEvent
 from openwop_mcp.runs.interrupts import MEMO, RESOLVE, WAITING, OpenInterrupt, Resolution, read_open, waiting_status
-from openwop_mcp.runs.ledger import EffectAttempt, effect_attempts
+from openwop_mcp.runs.ledger import EffectAttempt, Ledger, needs_values
 from openwop_mcp.runs.masking import Masks, masks
 from openwop_mcp.runs.projection import Projector
 from openwop_mcp.runs.records import CallRecord, MadeCall, made_calls, records, run_failure
 from openwop_mcp.runs.start import RunStart
-from openwop_mcp.storage import resolve
+from openwop_mcp.storage import bare, resolve, resolved
 
 from . import records as kept
 
 __all__ = (
     "GRAPH_RUN",
+    "SEALED",
     "WORKFLOW_ID",
     "CallProgress",
     "InterruptRefusedError",
@@ -56,9 +56,11 @@ __all__ = (
     "effect_ledger",
     "histories",
     "kept_histories",
+    "memo_member",
     "mint_run_id",
     "open_interrupts",
     "pinned_to",
+    "read_asking",
     "read_run",
     "resolve_interrupt",
     "start_run",
@@ -67,6 +69,9 @@ __all__ = (
     "waiting_runs",
     "waits_for_answers",
 )
+
+SEALED = object()
+"""What is there and cannot be opened here."""
 
 GRAPH_RUN = "RunWorkflow"
 """Workflow type of runs; other workflows have calls, but no event log."""
@@ -395,6 +400,21 @@ async def cancel_run(client: Client, run_id: str, reason: str) -> None:
         raise RunNotFoundError(f"no run '{run_id}' goes on in namespace '{client.namespace}'")
 
 
+async def read_asking(client: Client, run_id: str) -> RecordedRun:
+    """Read a run as far as its questions need it.
+
+    The memo of an author's workflow has them, so that its beginning may be gone, and large values with it.
+
+    Raises:
+        RunNotFoundError: There is none of that id.
+        RunExpiredError: Its beginning is gone, and it is the run of a graph.
+        LostValueError: A large value of such a run is gone, or has changed.
+        StorageError: One cannot be had now.
+    """
+    found = RecordedRun(run_id, await kept_histories(client, run_id))
+    return await read_run(client, run_id) if found.is_graph else found
+
+
 async def open_interrupts(client: Client, run: RecordedRun) -> list[OpenInterrupt]:
     """The questions that a run, or a workflow of an author, waits with."""
     if run.is_graph:
@@ -410,24 +430,42 @@ async def open_interrupts(client: Client, run: RecordedRun) -> list[OpenInterrup
 async def waiting_runs(client: Client) -> AsyncIterator[str]:
     """Ids of the runs and workflows that wait for a person, as far as Temporal's list, which lags, shows them."""
     async for found in client.list_workflows("ExecutionStatus = 'Running'"):
-        if await _waits(found):
+        if await _waits(client, found):
             yield found.id
 
 
 async def waiting_questions(client: Client) -> int:
     """How many questions all of them together wait with, likewise."""
-    memos = [await found.memo() async for found in client.list_workflows("ExecutionStatus = 'Running'")]
-    return sum(int(memo.get(WAITING) or 0) for memo in memos)
+    running = client.list_workflows("ExecutionStatus = 'Running'")
+    told = [await memo_member(client, found, WAITING) async for found in running]
+    return sum(questions for questions in told if isinstance(questions, int))
 
 
 async def waits_for_answers(client: Client, run_id: str) -> bool:
     """Whether a run waits for a person."""
-    return await _waits(await client.get_workflow_handle(run_id).describe())
+    return await _waits(client, await client.get_workflow_handle(run_id).describe())
 
 
-async def _waits(found: WorkflowExecution) -> bool:
-    memo = await found.memo()
-    return bool(memo.get(WAITING) or memo.get(MEMO))
+async def memo_member(client: Client, found: WorkflowExecution, name: str) -> object:
+    """A member of a workflow's memo; None without it, and :data:`SEALED` where it is not for this process to open.
+
+    Others have workflows in the namespace too, with memos, encodings and keys of their own: only what is asked for is
+    opened, and to fail at that is no fault.
+    """
+    shown = found.raw_info.memo.fields.get(name)
+    if shown is None:
+        return None
+    codec = client.data_converter.payload_codec
+    opened = await codec.glance(shown) if isinstance(codec, encryption.Encryption) else shown
+    if opened is None or opened.metadata.get("encoding") != b"json/plain":
+        return SEALED
+    value: object = jsontext.decode(opened.data)
+    return value
+
+
+async def _waits(client: Client, found: WorkflowExecution) -> bool:
+    # What cannot be opened here may wait: to read it tells why it cannot.
+    return MEMO in found.raw_info.memo.fields or bool(await memo_member(client, found, WAITING))
 
 
 async def resolve_interrupt(client: Client, run_id: str, resolution: Resolution) -> None:
@@ -471,17 +509,25 @@ async def _untaken(client: Client, run_id: str) -> InterruptRefusedError:
     )
 
 
-async def effect_ledger(client: Client, run: RecordedRun, *, tenant: str) -> list[EffectAttempt]:
+async def effect_ledger(client: Client, workflow_id: str, *, tenant: str) -> list[EffectAttempt]:
     """The ledger of a run's effects: one record for each attempt, of shared effects those of the effect's workflow.
 
+    Large values are read one by one, and only what was sent and why it failed: results are not needed.
+
     Args:
-        client: Connected to the run's namespace.
-        run: The run, or an author's workflow.
+        client: Connected to the run's namespace, with the storage of the workers.
+        workflow_id: The run, or an author's workflow.
         tenant: Tenant of the worker, whose effects those calls are that name none.
+
+    Raises:
+        RunNotFoundError: There is none of that id.
+        RunExpiredError: Its beginning is gone.
+        LostValueError: What is needed of it is gone, or has changed.
+        StorageError: It cannot be had now.
     """
     ledger: list[EffectAttempt] = []
     told: set[str] = set()
-    for attempt in await _attempts(client, run.run_id, [history.events for history in run.histories], tenant):
+    for attempt in await _attempts(client, workflow_id, tenant):
         identity = attempt.effect.effect_id
         if not attempt.waits or (attempt.failure is not None and attempt.failure.code == KeyMismatchError.code):
             ledger.append(attempt)
@@ -496,20 +542,24 @@ async def _shared_attempts(client: Client, asked: EffectAttempt) -> list[EffectA
     found: list[EffectAttempt] = []
     effect = asked.effect
     for number in count():
-        workflow_id = effect_workflow_id(effect.effect_id, number)
         try:
-            parts = [history.events async for history in histories(client, workflow_id)]
+            attempts = await _attempts(client, effect_workflow_id(effect.effect_id, number), effect.tenant)
         except RunNotFoundError:
             break
-        attempts = await _attempts(client, workflow_id, parts, effect.tenant)
         found += [replace(one, effect=effect, node=asked.node, attempt=one.attempt + len(found)) for one in attempts]
     return found
 
 
-async def _attempts(
-    client: Client, workflow_id: str, parts: Sequence[Sequence[HistoryEvent]], tenant: str
-) -> list[EffectAttempt]:
-    attempts = effect_attempts(parts, workflow_id=workflow_id, tenant=tenant)
+async def _attempts(client: Client, workflow_id: str, tenant: str) -> list[EffectAttempt]:
+    ledger = Ledger(workflow_id=workflow_id, tenant=tenant)
+    async for history in histories(client, workflow_id, whole=False):
+        for event in history.events:
+            if needs_values(event):
+                # To digest what was sent may take half a second.
+                await asyncio.to_thread(ledger.take, await resolved(event, client.data_converter))
+            else:
+                ledger.take(await bare(event, client.data_converter))
+    attempts = ledger.attempts()
     if all(one.state is not None for one in attempts):
         return attempts
     # History does not know whether an attempt that is under way has claimed; Temporal does.

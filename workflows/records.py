@@ -125,9 +125,16 @@ async def find(client: Client, record_id: str) -> Record | None:
     return await _record(client, found)
 
 
-async def open_records(client: Client, kind: str) -> AsyncIterator[Record]:
-    """The open records of a kind, as far as Temporal's list, which lags, shows them."""
-    async for found in client.list_workflows(f"WorkflowType = '{kind}' AND ExecutionStatus = 'Running'"):
+async def open_records(client: Client, kind: str, *, prefix: str | None = None) -> AsyncIterator[Record]:
+    """The open records of a kind, as far as Temporal's list, which lags, shows them.
+
+    Args:
+        client: Connected to the namespace.
+        kind: Their workflow type.
+        prefix: How their names begin, without quotes in it.
+    """
+    named = "" if prefix is None else f" AND WorkflowId STARTS_WITH '{prefix}'"
+    async for found in client.list_workflows(f"WorkflowType = '{kind}' AND ExecutionStatus = 'Running'{named}"):
         yield await _record(client, found)
 
 

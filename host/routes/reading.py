@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from http import HTTPStatus
 
@@ -94,7 +95,7 @@ def routes(host: Host) -> APIRouter:
         log = await host.logs.open(run_id)
         if request.method == "HEAD":
             return Response(headers=LIVE, media_type=JSON)
-        await log.wait(after, seconds)
+        await log.wait(after, min(seconds, _seconds_left(request)))
         return StreamingResponse(delivery.page(str(run_id), log, after), headers=LIVE, media_type=JSON)
 
     async def events(request: Request) -> Response:
@@ -105,7 +106,8 @@ def routes(host: Host) -> APIRouter:
         log = await host.logs.open(run_id)
         if request.method == "HEAD":
             return Response(headers=LIVE, media_type=EVENT_STREAM)
-        return _EventStream(delivery.stream(log, after, mode, buffer_ms=buffer_ms))
+        left = _seconds_left(request)
+        return _EventStream(delivery.stream(log, after, mode, buffer_ms=buffer_ms, seconds=left))
 
     # Else the name of an operation that is not here would be read as the end of an id.
     router.add_api_route("/runs/{runId}:{operation}", _absent, methods=["GET", "HEAD"], include_in_schema=False)
@@ -142,6 +144,12 @@ def routes(host: Host) -> APIRouter:
 
 async def _absent() -> Response:
     raise HTTPException(HTTPStatus.NOT_FOUND)
+
+
+def _seconds_left(request: Request) -> float:
+    """How long the credential of a request is good for."""
+    expires_at: float = request.state.principal.expires_at
+    return max(0.0, expires_at - time.time())
 
 
 class _EventStream(StreamingResponse):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from http import HTTPStatus
 from typing import get_args
@@ -11,7 +12,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from openwop_mcp import jsontext
 from openwop_mcp.storage import LostValueError
 
-from .. import bodies, listing, openapi, records, scopes
+from .. import bodies, history, listing, openapi, records, scopes
 from ..context import Host
 from ..creation import Creation
 from ..errors import HostError
@@ -26,6 +27,9 @@ __all__ = ("routes",)
 
 FORCE_ENGINE = "OpenWOP-Force-Engine-Version"
 """Header of a key that is for tests; no key here is."""
+
+LEDGERS = 2
+"""Ledgers that are told at a time: each holds the run's histories meanwhile, and one thing that was sent."""
 
 _STRING = {"type": "string"}
 _OBJECT = {"type": "object"}
@@ -95,6 +99,7 @@ def routes(host: Host) -> APIRouter:
     listed = RunList(host.client, host.logs)
     creation = Creation(host, listed)
     callbacks = host.settings.host.callback_secret is not None
+    ledgers = asyncio.Semaphore(LEDGERS)
 
     @router.post(
         "/runs",
@@ -143,20 +148,19 @@ def routes(host: Host) -> APIRouter:
     )
     async def effects(request: Request) -> Response:
         run_id = run_of(request)
-        return Answer(HTTPStatus.OK, await _ledger(host, run_id)).response()
+        async with ledgers:
+            return Answer(HTTPStatus.OK, await _ledger(host, run_id)).response()
 
     return with_head(router)
 
 
 async def _ledger(host: Host, run_id: BoundId) -> bytes:
     """The ledger of a run: JSON text, without anything that was sent or answered."""
+    await history.standing(host.client, str(run_id))
     try:
-        run = await runs.read_run(host.client, str(run_id))
-        ledger = await runs.effect_ledger(host.client, run, tenant=run_id.tenant) if run.is_graph else None
-    except runs.RunNotFoundError:
-        ledger = None
-    except (runs.RunExpiredError, LostValueError):
-        raise HostError("run_expired", "a part of the run is past retention, or a large value of it is gone") from None
-    if ledger is None:
-        raise HostError("not_found", "there is no such run")
+        ledger = await runs.effect_ledger(host.client, str(run_id), tenant=run_id.tenant)
+    except (runs.RunNotFoundError, runs.RunExpiredError, LostValueError):
+        raise HostError(
+            "run_expired", "a part of the run is past retention, or a large value that it sent is gone"
+        ) from None
     return jsontext.encode({"runId": str(run_id), "effects": [attempt.facts for attempt in ledger]})

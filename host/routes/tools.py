@@ -9,9 +9,10 @@ from fastapi import APIRouter, Depends, Request, Response
 from openwop_mcp.catalog.shapes import COMPACT_DESCRIPTOR, DESCRIPTOR
 
 from .. import etags, openapi
-from ..catalog import View
+from ..catalog import ToolList, View
 from ..context import Host
 from ..errors import HostError, invalid
+from ..principals import Principal
 from ..web import caller, header, represented, with_head
 
 __all__ = ("routes",)
@@ -40,12 +41,12 @@ _CACHE_CONTROL = openapi.parameter(
 
 def routes(host: Host) -> APIRouter:
     """The routes."""
-    router = APIRouter(dependencies=[Depends(caller(host.authenticator, "manifest:read"))])
+    router = APIRouter(dependencies=[Depends(caller(host.authenticator))])
 
     @router.get(
         "/tools",
         operation_id="listTools",
-        summary="The tools that can be called",
+        summary="The tools that the caller can have called",
         responses={
             **openapi.answered(200, "The tools, by their ids; in the compact view the member tools holds them.", _LIST),
             **openapi.answered(304, "The client has this list."),
@@ -54,14 +55,17 @@ def routes(host: Host) -> APIRouter:
         openapi_extra={"parameters": [_VIEW, _SOURCE, _CACHE_CONTROL, openapi.IF_NONE_MATCH]},
     )
     async def listed(request: Request) -> Response:
-        source = _source(request.query_params.getlist("source"))
-        tools = await host.tools.listed(_tenant(request), _view(request), source, anew=_anew(request))
+        source, view = _source(request.query_params.getlist("source")), _view(request)
+        if _calls(request):
+            tools = await host.tools.listed(_tenant(request), view, source, anew=_anew(request))
+        else:
+            tools = ToolList((), view)
         return represented(request, tools.etag, tools.parts)
 
     @router.get(
         "/tools/{toolId}",
         operation_id="getTool",
-        summary="A tool that can be called",
+        summary="A tool that the caller can have called",
         responses={
             **openapi.answered(200, "The tool.", _TOOL),
             **openapi.answered(304, "The client has this."),
@@ -71,12 +75,20 @@ def routes(host: Host) -> APIRouter:
     )
     async def tool(request: Request) -> Response:
         identity = unquote(request.path_params["toolId"])
-        descriptor = await host.tools.find(_tenant(request), identity, _view(request), anew=_anew(request))
+        descriptor = None
+        if _calls(request):
+            descriptor = await host.tools.find(_tenant(request), identity, _view(request), anew=_anew(request))
         if descriptor is None:
             raise HostError("not_found", "toolId: there is no such tool that you may call")
         return represented(request, etags.of_bytes(descriptor), [descriptor])
 
     return with_head(router)
+
+
+def _calls(request: Request) -> bool:
+    """Whether the caller can have a tool called at all, which a run does."""
+    principal: Principal = request.state.principal
+    return principal.may("runs:create")
 
 
 def _tenant(request: Request) -> str:

@@ -140,7 +140,7 @@ class CallRequest:
             ``whole_chain`` is set. An activity that finds itself in another run knows by it that its own was reset.
         whole_chain: Whether the node names the call in its whole chain, and not only in one part of it.
         reset: Whether a part of the chain before this one was reset.
-        answer: What a person decided about the effect, which was in doubt after the attempt before.
+        answer: What a person decided about the effect, which was in doubt after an attempt before.
         heartbeat: Seconds without a beat after which the worker of a shared effect counts as lost; None elsewhere.
         sensitive: Whether a server's words about it are recorded only, and neither logged nor shown as progress: they
             may quote what is masked elsewhere.
@@ -224,9 +224,10 @@ class CallRequest:
 
         Args:
             node: Names the call, if the request did not do so yet.
-            answer: What a person decided, where the attempt before left the effect in doubt.
+            answer: What a person decided, where the attempt before left the effect in doubt. It holds for every attempt
+                until another is decided: one that failed may have ended before it was carried out.
         """
-        return replace(self, attempt=self.attempt + 1, node=self.node or node, answer=answer)
+        return replace(self, attempt=self.attempt + 1, node=self.node or node, answer=answer or self.answer)
 
     def next_round(self, given: Input, node: str | None = None) -> CallRequest:
         """The same call with the answer to what its server asked in the attempt before.
@@ -235,7 +236,8 @@ class CallRequest:
             given: The answer, as :func:`answering` makes it.
             node: See :meth:`next_attempt`.
         """
-        return replace(self.next_attempt(node), input=given)
+        # What was decided was carried out: the server has answered.
+        return replace(self.next_attempt(node), input=given, answer=None)
 
     def approved_as(self, tier: bytes, node: str | None = None) -> CallRequest:
         """The same call, which a person has approved: the attempt before it sent nothing and used nothing up.
@@ -244,7 +246,7 @@ class CallRequest:
             tier: See :attr:`approved`.
             node: See :meth:`next_attempt`.
         """
-        return replace(self.next_attempt(node, self.answer), approved=tier)
+        return replace(self.next_attempt(node), approved=tier)
 
     def encode(self) -> bytes:
         """JSON text of the request; absent members are left out, so that fields can be added later."""

@@ -33,7 +33,7 @@ a server sent are bounded where they are made.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Self
 
 from openwop_mcp.effects.delivery import Delivery
@@ -212,6 +212,8 @@ class RpcError(McpError):
     Attributes:
         rpc_code: The error's ``code``.
         error: The exact bytes of the ``error`` member.
+        whole: Makes all that may be told of a long error, where ``error`` is but an outline of it since it has yet to
+            be searched for credentials: that takes seconds, and is for a thread.
     """
 
     code = "mcp_error"
@@ -225,6 +227,7 @@ class RpcError(McpError):
         )
         self.rpc_code = rpc_code
         self.error = error
+        self.whole: Callable[[], bytes] | None = None
         self.http_status = http_status
 
 

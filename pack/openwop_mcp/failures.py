@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
 import temporalio.api.common.v1
 import temporalio.api.enums.v1
@@ -24,6 +25,7 @@ from openwop_mcp.verbatim import Verbatim
 
 __all__ = (
     "CallFailure",
+    "Escaped",
     "McpCallError",
     "conclude",
     "forward",
@@ -31,6 +33,7 @@ __all__ = (
     "read",
     "read_settled",
     "refusal",
+    "remembered",
     "said",
     "settled",
     "uncover",
@@ -108,6 +111,29 @@ class CallFailure:
     unclaimed: bool = False
 
 
+class Escaped(StrEnum):
+    """Whether one of the attempts at an effect so far may have had it, whatever the last of them says of itself."""
+
+    NO = "no"
+    """None has."""
+
+    PERHAPS = "perhaps"
+    """The worker of one was lost without a word: it had sent something only where that needs no claim."""
+
+    YES = "yes"
+    """One was sent, and nobody knows what came of it."""
+
+    def after(self, failure: CallFailure) -> Escaped:
+        """The same after one more attempt."""
+        if failure.unclaimed:
+            return Escaped.PERHAPS if self is Escaped.NO else self
+        happened = failure.happened
+        # Whether a claim is needed is told by an attempt that came so far, and could have been sent.
+        waived = happened.repeat_safe and happened.retryable
+        sent = happened.delivery is Delivery.UNKNOWN or (self is Escaped.PERHAPS and waived)
+        return Escaped.YES if sent and _has_effect(failure) else self
+
+
 def json_payload(data: bytes, **metadata: bytes) -> temporalio.api.common.v1.Payload:
     """A payload that holds exactly ``data``, readable as JSON by every SDK."""
     return temporalio.api.common.v1.Payload(metadata={"encoding": b"json/plain", **metadata}, data=data)
@@ -120,7 +146,8 @@ class McpCallError(ApplicationError):
 
     Attributes:
         code: OpenWOP error code, such as ``mcp_error`` or ``upstream_unavailable``.
-        delivery: What is known of the last attempt's request.
+        delivery: What is known of the last attempt's request; ``unknown`` also where an attempt before it may have had
+            the effect.
         in_doubt: Whether the effect may have happened and was not tried again for that reason.
         facts: What is known beside the message, a JSON object.
         error: The server's JSON-RPC error, unaltered, where that is the reason.
@@ -161,6 +188,27 @@ def conclude(failure: CallFailure, decision: Decision) -> CallFailure:
         )
         return replace(failure, message=f"{failure.message}; {why} (setting {setting})", details=details)
     return failure
+
+
+def remembered(failure: CallFailure, escaped: Escaped) -> CallFailure:
+    """The failure of a call's last attempt in the light of all: the effect may have happened, though not by that one.
+
+    It is given back itself where there is nothing to add.
+    """
+    if escaped is not Escaped.YES or not failure.happened.delivery.nothing_happened:
+        return failure
+    told = [(name, value) for name, value in jsontext.members(failure.details) if name != "delivery"]
+    return replace(
+        failure,
+        message=f"{failure.message}; an attempt before it had no answer, so that {IN_DOUBT}",
+        details=jsontext.build([*told, ("delivery", jsontext.encode(Delivery.UNKNOWN.value))]),
+        happened=replace(failure.happened, delivery=Delivery.UNKNOWN),
+    )
+
+
+def _has_effect(failure: CallFailure) -> bool:
+    """Whether a tool was called: reading has no effect."""
+    return jsontext.member(failure.details, "effectId") is not None
 
 
 def refusal(error: McpError) -> CallFailure:

@@ -29,12 +29,14 @@ from openwop_mcp.calls import (
     ROUND,
     CallRequest,
     Interim,
+    interim,
     record,
 )
 from openwop_mcp.effects.decide import RetryPolicy
 from openwop_mcp.effects.delivery import Delivery
 from openwop_mcp.effects.identity import Effect
 from openwop_mcp.errors import (
+    KeyMismatchError,
     MalformedAnswerError,
     McpError,
     NotCallableError,
@@ -95,6 +97,15 @@ class FakeCall:
     responses: bytes | None = None
 
 
+@dataclass(slots=True)
+class _Effect:
+    """An effect that has an author's key: what it was first asked for with, and its outcome once there is one."""
+
+    digest: str | None = None
+    outcome: temporalio.api.common.v1.Payload | McpError | None = None
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
 Told = Mapping[str, Any] | bytes | Verbatim | McpError
 """A result: a mapping, or its JSON text; or an error of ``openwop_mcp.errors`` to end the call with."""
 
@@ -118,7 +129,9 @@ class FakeMcp:
         assert mcp.calls[0].arguments == b'{"city":"Bern"}'
 
     A server or tool that is not given is refused as a real one would be, without a retry. Where a tool and a prompt
-    have the same name, give a function: it sees the call's method.
+    have the same name, give a function: it sees the call's method. Calls that share an ``idempotency_key`` are one
+    effect, as long as the fake is there: one of them arrives, and the others have its outcome, or with other arguments
+    are refused.
 
     Args:
         servers: What is answered, by server id and then by name, URI or method.
@@ -139,9 +152,14 @@ class FakeMcp:
 
     def __post_init__(self) -> None:
         self._told: dict[tuple[str, str], int] = {}
+        self._effects: dict[str, _Effect] = {}
+        if isinstance(self.approval, str):
+            raise TypeError("approval: give a collection of tools, such as ['SERVER.TOOL']")
         for server_id, answers in self.servers.items():
             for key, answer in answers.items():
                 several = isinstance(answer, Sequence) and not isinstance(answer, bytes | str)
+                if several and not answer:
+                    raise ValueError(f"the answers of '{server_id}' to '{key}' are none: give at least one")
                 for told in cast("Sequence[object]", answer) if several else [answer]:
                     if not (isinstance(told, Mapping | bytes | Verbatim | McpError) or callable(told)):
                         raise TypeError(
@@ -178,7 +196,7 @@ class FakeMcp:
 
     async def _perform(self, request: CallRequest, arguments: bytes | None) -> RawValue:
         try:
-            return RawValue(await self._outcome(request, arguments))
+            return RawValue(await self._shared(request, arguments))
         except McpError as error:
             raise failures.write(
                 error,
@@ -190,6 +208,34 @@ class FakeMcp:
                 uri=request.uri,
                 attempt=request.attempt,
             ) from None
+
+    async def _shared(self, request: CallRequest, arguments: bytes | None) -> temporalio.api.common.v1.Payload:
+        """The outcome of the call, or of the one before it that its author's key says to be the same."""
+        if request.idempotency_key is None:
+            return await self._outcome(request, arguments)
+        asked = _effect(request, arguments)
+        effect = self._effects.setdefault(asked.opaque, _Effect())
+        # What comes meanwhile waits: by then there may be an outcome.
+        async with effect.lock:
+            if effect.digest not in {None, asked.digest}:
+                raise KeyMismatchError(given=asked.digest, recorded=str(effect.digest))
+            if effect.outcome is None:
+                effect.digest = asked.digest
+                try:
+                    outcome = await self._outcome(request, arguments)
+                except McpError as error:
+                    if error.delivery.nothing_happened:
+                        # The key is free again.
+                        effect.digest = None
+                    elif not error.retryable or (error.delivery is Delivery.UNKNOWN and not self.repeat_safe):
+                        effect.outcome = error
+                    raise
+                if interim(outcome.metadata) is not None:
+                    return outcome
+                effect.outcome = outcome
+            if isinstance(effect.outcome, McpError):
+                raise effect.outcome
+            return effect.outcome
 
     async def _outcome(self, request: CallRequest, arguments: bytes | None) -> temporalio.api.common.v1.Payload:
         if (facts := self._to_approve(request, arguments)) is not None:

@@ -38,7 +38,7 @@ from openwop_mcp.runs.events import RunEvent
 from openwop_mcp.runs.start import Options, Owner, RunStart
 from tests.chaos.counting_server import FIRST_BYTE, WORKER, Seen
 from tests.chaos.flows import STICKY, Asked, Caller, Ended
-from tests.chaos.judge import IN_DOUBT, Attempt, Evidence, Outcome, Verdict, judge
+from tests.chaos.judge import EARLIER, IN_DOUBT, Attempt, Evidence, Outcome, Verdict, judge
 from tests.chaos.plan import AFTER, KEYED, SERVER, TOOLS, PlannedRun, plan
 from tests.support.servers.mastered import mastered
 from workflows.client import read_run, start_run
@@ -395,7 +395,7 @@ def _of_node(run_id: str, planned: PlannedRun, number: int, event: RunEvent | No
     if event.type == "node.failed":
         error = jsontext.decode(event.payload)["error"]
         delivery = error["details"].get("delivery", "")
-        in_doubt = IN_DOUBT in error["message"]
+        in_doubt = IN_DOUBT in error["message"] and EARLIER not in error["message"]
         return Outcome(run_id, call, "failed", at, None, error["code"], error["message"], delivery, in_doubt)
     return Outcome(run_id, call, "skipped" if event.type == "node.skipped" else "lost", at)
 

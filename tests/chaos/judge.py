@@ -21,9 +21,13 @@ from typing import Literal
 from tests.chaos.counting_server import REFUSALS, Seen
 from tests.chaos.plan import REPEATABLE, PlannedCall
 
-__all__ = ("IN_DOUBT", "Attempt", "Evidence", "Outcome", "Verdict", "judge")
+__all__ = ("EARLIER", "IN_DOUBT", "Attempt", "Evidence", "Outcome", "Verdict", "judge")
 
 IN_DOUBT = "the effect may have happened"
+
+EARLIER = "an attempt before it had no answer"
+"""What a failure says that is not in doubt, as it could have been sent again, and may have happened by an attempt that
+was not its last."""
 
 FAULT = "internal_error"
 """Code of a failure that is the pack's own."""
@@ -216,7 +220,7 @@ def _wrong(
             return _doubt(
                 verdict, outcome, None if others else _cause(outcome, so_far, evidence, TELLING + 2 * verdict.telling)
             )
-        return _contradiction(outcome, so_far)
+        return _contradiction(outcome, so_far, evidence)
     if outcome.kind == "skipped":
         return "was skipped, and sent" if asked and outcome.call.key is None else None
     return "is lost"
@@ -246,7 +250,7 @@ def _cause(outcome: Outcome, so_far: Sequence[Seen], evidence: Evidence, telling
     return "temporal" if evidence.away(last.at, last.answered + telling) else None
 
 
-def _contradiction(outcome: Outcome, so_far: Sequence[Seen]) -> str | None:
+def _contradiction(outcome: Outcome, so_far: Sequence[Seen], evidence: Evidence) -> str | None:
     """What a failure that is not in doubt says and the server denies."""
     repeatable = outcome.call.tool in REPEATABLE
     if outcome.code == FAULT:
@@ -255,8 +259,9 @@ def _contradiction(outcome: Outcome, so_far: Sequence[Seen]) -> str | None:
     if outcome.delivery == "unknown" and not repeatable and not all(refused):
         return "may have happened, and is not said to be in doubt"
     if outcome.delivery in {"not_sent", "not_processed"}:
-        # What may be repeated may have happened in an attempt before.
-        if not repeatable and any(request.executed is not None for request in so_far):
+        # Of what needs no claim a process may have been lost that had sent something, without a word of it.
+        unheard = repeatable and any(map(evidence.lost, evidence.attempts.get(outcome.call.effect, ())))
+        if not unheard and any(request.executed is not None for request in so_far):
             return "happened, and is said not to have"
         if outcome.delivery == "not_processed" and not any(refused):
             return "was not refused"

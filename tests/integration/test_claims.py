@@ -11,7 +11,7 @@ import uuid
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from google.protobuf.field_mask_pb2 import FieldMask
@@ -36,6 +36,8 @@ from temporalio.worker import Worker
 from activities import Calls
 from activities.beat import Beat, Claim
 from openwop_mcp import jsontext
+from openwop_mcp.effects.delivery import Delivery
+from openwop_mcp.errors import InterruptedCallError
 from openwop_mcp.runs.ledger import effect_attempts
 from tests.support.author_flows import Author, Call, Told
 from tests.support.doubts import Acting, Scene, scene, until_beat
@@ -275,6 +277,57 @@ async def test_a_claimed_attempt_that_an_operator_has_made_anew_is_in_doubt_and_
         assert asked(at) == 0
 
 
+async def test_a_claim_counts_before_anything_that_may_fail_when_its_attempt_is_made_anew(
+    client, temporal, tmp_path, monkeypatch
+):
+    async def unread(*_: object) -> NoReturn:
+        monkeypatch.undo()
+        raise InterruptedCallError("nothing was sent", cancelled=False, delivery=Delivery.NOT_SENT)
+
+    async with apart(client, temporal, tmp_path, "claimed", modern()) as at:
+        flow = await at.flow("write")
+        assert (await at.process.line())["reached"] == "claimed"
+        await allow_more_attempts(client, flow, scheduled(await chain(client, flow.id))[0])
+        await at.process.end(signal.SIGKILL)
+        monkeypatch.setattr(Calls, "_standing", unread)
+        async with another(at):
+            (told,) = await asyncio.wait_for(flow.result(), PATIENCE)
+        assert told.in_doubt
+        facts = json.loads(told.facts)
+        assert facts["effectId"].startswith("acme/")
+        assert (facts["serverId"], facts["name"], facts["attempt"]) == ("fake", "write", 1)
+        assert asked(at) == 0
+        assert await states(client, flow.id) == ["escaped"]
+
+
+async def test_a_worker_that_stops_before_its_claim_is_taken_leaves_the_call_to_another(client, beats, monkeypatch):
+    claiming = asyncio.Event()
+    heartbeat = AsyncActivityHandle.heartbeat
+
+    async def late(handle: AsyncActivityHandle, *details: RawValue, **more: Any) -> None:
+        if not claiming.is_set():
+            claiming.set()
+            await asyncio.Event().wait()
+        await heartbeat(handle, *details, **more)
+
+    monkeypatch.setattr(AsyncActivityHandle, "heartbeat", late)
+    acting, queue = Acting(), f"claim-{uuid.uuid4().hex}"
+    async with (
+        FakeServer(acting.handler()) as server,
+        Worker(client, task_queue=f"author-{queue}", workflows=[Author]),
+    ):
+        settings = settings_for(server.url, tools=TOOLS, worker={"tenant": "acme", "shutdown_grace": 0.3})
+        async with pack_worker(client, settings, task_queue=queue) as pack:
+            flow = await Scene(client, acting, server, pack).author(Call("call_tool", ["fake", "write"]))
+            await asyncio.wait_for(claiming.wait(), PATIENCE)
+        assert acting.asked == []
+        async with pack_worker(client, settings, task_queue=queue):
+            (told,) = await asyncio.wait_for(flow.result(), PATIENCE)
+        assert told.raw == '{"content":[], "n":1.0}'
+        assert beats.deliveries == ["not_sent", "unknown"]
+        assert await states(client, flow.id) == ["released", "completed"]
+
+
 async def test_a_worker_that_comes_back_from_the_dead_may_not_claim_and_sends_nothing(client, temporal, tmp_path):
     async with apart(client, temporal, tmp_path, "stopped", modern()) as at:
         flow = await at.flow("write")
@@ -403,3 +456,28 @@ async def test_a_cancel_that_comes_before_the_claim_keeps_the_request_from_leavi
         assert beats.deliveries[-2:] == ["unknown", "not_sent"]
         assert await states(client, handle.id) == ["released"]
         assert at.acting.asked == []
+
+
+async def test_a_cancel_that_a_beat_hears_before_the_claim_is_answered_keeps_the_request_from_leaving(
+    client, beats, monkeypatch
+):
+    claiming = asyncio.Event()
+    heartbeat = AsyncActivityHandle.heartbeat
+
+    async def late(handle: AsyncActivityHandle, *details: RawValue, **more: Any) -> None:
+        await heartbeat(handle, *details, **more)
+        if not claiming.is_set():
+            claiming.set()
+            await beats.refused.wait()
+
+    monkeypatch.setattr(AsyncActivityHandle, "heartbeat", late)
+    async with scene(client, TOOLS) as at:
+        handle = await started(at, "write", graph=False)
+        await asyncio.wait_for(claiming.wait(), PATIENCE)
+        await handle.cancel()
+        with pytest.raises(WorkflowFailureError) as caught:
+            await asyncio.wait_for(handle.result(), PATIENCE)
+        assert isinstance(caught.value.cause, CancelledError)
+        assert at.acting.asked == []
+        assert beats.deliveries == ["unknown", "unknown", "not_sent"]
+        assert await states(client, handle.id) == ["released"]

@@ -5,16 +5,20 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from temporalio.client import WorkflowHistory
 from temporalio.worker import Worker
 
 from activities import McpPlugin
+from commands import gauges
 from openwop_mcp import ctx
 from openwop_mcp.calls import class_queue
 from openwop_mcp.effects.identity import by_key
 from openwop_mcp.effects.shared import effect_workflow_id
+from openwop_mcp.telemetry import attributes
+from openwop_mcp.telemetry.instruments import CIRCUIT, IN_FLIGHT
 from tests.support.author_flows import Author, Call, Calls
 from tests.support.fake_server import FakeServer, Handler, Reply, Request, modern, result_reply
 from tests.support.graphs import node, workflow
@@ -184,3 +188,22 @@ async def test_a_workflow_of_an_author_names_the_class_and_one_with_the_pack_emb
             named = ctx.mcp.class_queue("slow", pack.task_queue)
             assert await made(own, named) == [named] * 2
             assert await made(other, ctx.mcp.class_queue("slow")) == [other] * 2
+
+
+async def test_a_worker_of_one_class_alone_tells_how_its_servers_stand_and_nothing_of_the_namespace(
+    client, monkeypatch
+):
+    told: dict[str, Any] = {}
+    monkeypatch.setattr(gauges, "switch", SimpleNamespace(measured=lambda: True))
+    monkeypatch.setattr(gauges, "gauge", lambda one, observe: told.update({one.name: observe}))
+    async with (
+        FakeServer(modern()) as fast,
+        FakeServer(modern()) as slow,
+        pack_worker(client, settings(fast, slow, serves=["slow"])),
+    ):
+        assert told.keys() == {IN_FLIGHT.name, CIRCUIT.name}
+        for observe in told.values():
+            assert {(one.attributes[attributes.SERVER_ID], one.value) for one in observe()} == {
+                ("fake", 0),
+                ("slow", 0),
+            }

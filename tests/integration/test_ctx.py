@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from temporalio.client import Client, WorkflowFailureError, WorkflowHistory
 from temporalio.exceptions import ActivityError, ApplicationError
-from temporalio.worker import Worker
+from temporalio.worker import Replayer, Worker
 
-from openwop_mcp import jsontext
+from openwop_mcp import ctx, jsontext
 from tests.support import exact
-from tests.support.author_flows import Author, Call, Calls, Told, TooBig, Uncaught
+from tests.support.author_flows import MISUSES, Author, Call, Calls, Misuser, Told, TooBig, Uncaught
 from tests.support.fake_server import FakeServer, Handler, Reply, Request, error_reply, modern
 from tests.support.pack import activity_results, failed_attempts, pack_worker, scheduled, settings_for
 from tests.support.patience import PATIENCE
@@ -48,7 +48,7 @@ async def setting(client: Client, handler: Handler, **options: Any) -> AsyncIter
     async with (
         FakeServer(handler) as server,
         pack_worker(client, settings_for(server.url, **options)) as pack,
-        Worker(client, task_queue=f"author-{pack.task_queue}", workflows=[Author, TooBig, Uncaught]),
+        Worker(client, task_queue=f"author-{pack.task_queue}", workflows=[Author, Misuser, TooBig, Uncaught]),
     ):
         yield Setting(client, server, pack.task_queue)
 
@@ -381,6 +381,28 @@ async def test_options_that_would_wedge_or_spoil_a_call_are_refused_by_name_befo
         assert (one.code, one.delivery) == ("validation_error", "not_sent")
         assert jsontext.decode(one.facts.encode())["path"] == option
         assert says in one.message
+
+
+async def test_what_is_no_value_of_its_option_fails_the_call_and_not_the_workflow_task_for_ever(client):
+    async with setting(client, modern()) as at:
+        flow = await client.start_workflow(
+            Misuser.run, at.queue, id=f"misuser-{uuid.uuid4().hex}", task_queue=f"author-{at.queue}"
+        )
+        told = await asyncio.wait_for(flow.result(), PATIENCE)
+        assert scheduled(await flow.fetch_history()) == []
+    assert told.keys() == MISUSES.keys()
+    for which, said in told.items():
+        option = which.split()[0]
+        assert said.startswith(f"validation_error {option} validation_error: {option}: give ")
+
+
+async def test_a_call_that_went_well_before_its_misuse_was_refused_is_replayed_as_it_was(client, monkeypatch):
+    async with setting(client, modern({"tools/call": exact.RESULT})) as at:
+        with monkeypatch.context() as before:
+            before.setattr(ctx.mcp, "_check_types", lambda *_: None)
+            (told,), history = await at.ask(Call("call_tool", ["fake", "echo"], retry=(0, 10.0, 15.0)))
+    assert told.raw == exact.RESULT.decode()
+    await Replayer(workflows=[Author]).replay_workflow(history)
 
 
 async def test_options_and_names_at_their_limits_pass(client):

@@ -24,7 +24,7 @@ from tests.support.fake_server import Reply, Request, result_reply
 from tests.support.pack import activity_results, chain
 from tests.support.patience import PATIENCE
 from tests.support.rounds import Outcome, Rounds, begin
-from workflows.client import effect_ledger, read_run
+from workflows.client import effect_ledger
 from workflows.replay import replay
 
 STATE = b'"e30=\\u0000 \xc3\xbc\\/"'
@@ -78,7 +78,7 @@ async def told(handle: WorkflowHandle[Any, Any], times: int) -> list[Outcome]:
 
 async def rows(at: Scene, handle: WorkflowHandle[Any, Any]) -> list[tuple[int, str | None, str | None]]:
     """The ledger: attempt, state, and what it ended with where that is no outcome."""
-    ledger = await effect_ledger(at.client, await read_run(at.client, handle.id), tenant="acme")
+    ledger = await effect_ledger(at.client, handle.id, tenant="acme")
     return [(one.attempt, one.state, one.interim) for one in ledger]
 
 

@@ -29,7 +29,7 @@ from openwop_mcp.config import Settings
 from openwop_mcp.runs.events import RunEvent
 from openwop_mcp.storage import Folder, LostValueError, StorageError, data_converter, resolve, values_of, with_storage
 from tests.support.author_flows import Author, Call, Calls, Told, TooBig
-from tests.support.fake_server import FakeServer, Handler, Reply, Request, error_reply, modern
+from tests.support.fake_server import FakeServer, Handler, Reply, Request, error_reply, modern, result_reply
 from tests.support.graphs import edge, node, workflow
 from tests.support.pack import (
     Pack,
@@ -96,6 +96,25 @@ class Setting:
             task_queue=f"author-{self.pack.task_queue}",
         )
         return await asyncio.wait_for(handle.result(), 30), await handle.fetch_history()
+
+    async def made_anew(self, history: WorkflowHistory) -> list[dict[str, Any]]:
+        """Reset such a workflow to its first task; what it then told."""
+        first_task = next(
+            event.event_id for event in history.events if "task_completed" in str(event.WhichOneof("attributes"))
+        )
+        await self.client.workflow_service.reset_workflow_execution(
+            ResetWorkflowExecutionRequest(
+                namespace=self.client.namespace,
+                workflow_execution=WorkflowExecution(workflow_id=history.workflow_id, run_id=history.run_id),
+                reason="again",
+                workflow_task_finish_event_id=first_task,
+                request_id=uuid.uuid4().hex,
+            )
+        )
+        told: list[dict[str, Any]] = await asyncio.wait_for(
+            self.client.get_workflow_handle(history.workflow_id).result(), PATIENCE
+        )
+        return told
 
 
 @contextlib.asynccontextmanager
@@ -308,24 +327,41 @@ async def test_a_workflow_that_was_reset_gets_the_large_bytes_of_the_run_before(
     result = sized(MIB)
     async with setting(client, answering(result), tmp_path) as at:
         _, history = await at.ask(Call("call_tool", ["fake", "echo"]))
-        first_task = next(
-            event.event_id for event in history.events if "task_completed" in str(event.WhichOneof("attributes"))
-        )
-        await at.client.workflow_service.reset_workflow_execution(
-            ResetWorkflowExecutionRequest(
-                namespace=at.client.namespace,
-                workflow_execution=WorkflowExecution(workflow_id=history.workflow_id, run_id=history.run_id),
-                reason="again",
-                workflow_task_finish_event_id=first_task,
-                request_id=uuid.uuid4().hex,
-            )
-        )
-        [told] = await asyncio.wait_for(at.client.get_workflow_handle(history.workflow_id).result(), PATIENCE)
+        [told] = await at.made_anew(history)
         assert told["raw"] == hashlib.sha256(result).hexdigest()
         (payload,) = activity_results(await chain(at.client, history.workflow_id))
         assert payload.data == result
         assert payload.metadata["openwop-mcp.before-reset"] == b"true"
         assert len(at.server.requests) == len(at.files) == 1
+
+
+async def test_of_the_run_before_a_reset_a_call_reads_only_what_it_came_to_itself(client, tmp_path):
+    large, small = sized(MIB), b'{"content":[]}'
+    results = {"lost": large, "kept": small}
+
+    def answer(request: Request) -> Reply:
+        return result_reply(request, results[request.json["params"]["name"]])
+
+    async with setting(client, modern({"tools/call": answer}), tmp_path) as at:
+        _, history = await at.ask(*(Call("call_tool", ["fake", name]) for name in results))
+        blob(at.folder, large).unlink()
+        lost, kept = await at.made_anew(history)
+        assert lost["in_doubt"]
+        assert "not whole" in lost["message"]
+        assert kept["raw"] == small.decode()
+        assert len(at.server.requests) == 2
+
+
+async def test_a_workflow_that_was_reset_gets_the_large_error_of_the_run_before(client, tmp_path):
+    def refuse(request: Request) -> Reply:
+        return error_reply(request, -32602, "no", {"why": "w" * MB})
+
+    async with setting(client, modern({"tools/call": refuse}), tmp_path) as at:
+        [before], history = await at.ask(Call("call_tool", ["fake", "echo"]))
+        [after] = await at.made_anew(history)
+        assert len(before.error or "") > MB
+        assert after["error"] == before.error
+        assert len(at.server.requests) == 1
 
 
 # --- what is sent ---
@@ -392,6 +428,28 @@ async def test_a_json_rpc_error_of_a_megabyte_is_recorded_unaltered(client, tmp_
             [told], _ = await at.ask(Call("call_tool", ["fake", "echo"]))
             assert (told.error or "").encode() == refused[0]
         assert len(at.server.requests) == 1
+
+
+@pytest.mark.parametrize("echoes", [False, True])
+async def test_a_large_json_rpc_error_of_a_server_with_a_credential_is_kept_without_that_alone(
+    client, tmp_path, monkeypatch, echoes
+):
+    monkeypatch.setenv("FAKE_TOKEN", "s3cr3t-token-1234")
+    refused: list[bytes] = []
+
+    def refuse(request: Request) -> Reply:
+        why = "w" * MB + (" for s3cr3t-token-1234" if echoes else "")
+        reply = error_reply(request, -32602, "no", {"why": why})
+        (error,) = [jsontext.pointer(reply.body, ["error"])]
+        assert error is not None
+        refused.append(error)
+        return reply
+
+    shown = {"credential": {"bearer": {"env": "FAKE_TOKEN"}}}
+    async with setting(client, modern({"tools/call": refuse}), tmp_path, server=shown) as at:
+        [told], _ = await at.ask(Call("call_tool", ["fake", "echo"]))
+        assert (told.error or "").encode() == refused[0].replace(b"s3cr3t-token-1234", b"[credential]")
+        assert at.server.requests[-1].header("Authorization") == "Bearer s3cr3t-token-1234"
 
 
 async def test_without_storage_a_large_json_rpc_error_is_told_by_code_size_and_digest(client):

@@ -132,6 +132,34 @@ async def test_a_subscription_that_ends_is_renewed_and_says_that_something_may_h
     assert told == {"serverId": SERVER, "changes": [], "missed": True}
 
 
+async def test_a_server_that_ends_each_subscription_at_once_is_asked_ever_more_rarely(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures: list[int] = []
+
+    def wait(failed: int) -> float:
+        failures.append(failed)
+        return 0.0 if len(failures) <= 3 else 3600.0
+
+    monkeypatch.setattr(listen, "_wait", wait)
+
+    def cut(request: Request) -> Reply:
+        return stream_reply(_acknowledged(request))
+
+    def told(request: Request) -> Reply:
+        return stream_reply(_acknowledged(request), _changed(request), stall="body")
+
+    async with FakeServer(_listening(cut, cut, cut, told)) as server:
+        await _heard(client, server, 1)
+    assert failures[:2] == [1, 2]
+
+
+def test_a_subscription_that_follows_another_one_says_so() -> None:
+    first = ListenRequest(SERVER, FILTER, "w", "changed")
+    again = ListenRequest(SERVER, FILTER, "w", "changed", again=True)
+    assert [ListenRequest.decode(one.encode()) for one in (first, again)] == [first, again]
+
+
 async def test_a_flood_of_changes_is_told_in_few_signals_of_bounded_size(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -104,7 +104,7 @@ async def test_a_servers_question_suspends_the_run_and_the_answer_goes_out_byte_
         assert types(log)[-4:] == ["interrupt.resolved a", "node.resumed a", "node.completed a", "run.completed"]
         (completed,) = [event.payload for event in log if event.type == "node.completed"]
         assert b'"outputs":{"result":' + DONE + b"}" in completed
-        ledger = await effect_ledger(client, await read_run(client, run.id), tenant="acme")
+        ledger = await effect_ledger(client, run.id, tenant="acme")
         assert [(row.attempt, row.state) for row in ledger] == [(1, "released"), (2, "released"), (3, "completed")]
         await sound(live, at, log, found)
 

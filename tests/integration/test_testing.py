@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import uuid
 from collections.abc import AsyncIterator
@@ -245,3 +246,60 @@ async def test_what_may_not_be_asked_fails_the_call(client):
 def test_an_answer_that_is_no_result_is_refused_when_the_fake_is_made(told):
     with pytest.raises(TypeError, match="the answer of 'weather' to 'get_forecast' is of type"):
         FakeMcp({"weather": {"get_forecast": told}})
+
+
+async def test_calls_that_share_a_key_are_one_effect_and_other_arguments_are_refused(client):
+    fake = FakeMcp({"fake": {"pay": [{"n": 1}, {"n": 2}], "other": {"n": 3}}})
+    told, _ = await ask(
+        client,
+        fake,
+        Call("call_tool", ["fake", "pay", {"amount": 10, "to": "a"}], key="order-1"),
+        Call("call_tool", ["fake", "pay"], text='{"to":"a", "amount":1e1}', key="order-1"),
+        Call("call_tool", ["fake", "pay", {"amount": 11, "to": "a"}], key="order-1"),
+        Call("call_tool", ["fake", "pay", {"amount": 11, "to": "a"}], key="order-2"),
+        Call("call_tool", ["fake", "other"], key="order-1"),
+    )
+    assert [one.raw for one in told] == ['{"n":1}', '{"n":1}', None, '{"n":2}', '{"n":3}']
+    assert (told[2].code, told[2].delivery) == ("idempotency_key_mismatch", "not_sent")
+    assert [call.idempotency_key for call in fake.calls] == ["order-1", "order-2", "order-1"]
+
+
+async def test_calls_that_share_a_key_share_a_doubt_and_what_was_not_sent_leaves_the_key_free(client):
+    lost, nobody = ConnectionLostError("the connection broke"), ConnectError("no connection")
+    fake = FakeMcp({"fake": {"lost": [lost, {}], "nobody": [nobody, {}]}}, retry=RetryPolicy(attempts=1))
+    told, _ = await ask(
+        client,
+        fake,
+        Call("call_tool", ["fake", "lost"], key="order-1"),
+        Call("call_tool", ["fake", "lost"], key="order-1"),
+        Call("call_tool", ["fake", "nobody"], key="order-1"),
+        Call("call_tool", ["fake", "nobody", {"a": 1}], key="order-1"),
+    )
+    assert [one.in_doubt for one in told] == [True, True, False, False]
+    assert [one.raw for one in told] == [None, None, None, "{}"]
+    assert [call.subject for call in fake.calls] == ["lost", "nobody", "nobody"]
+
+
+async def test_of_calls_that_share_a_key_and_are_made_at_once_one_arrives(client):
+    arrived = 0
+
+    async def pay(_: FakeCall) -> dict[str, int]:
+        nonlocal arrived
+        arrived += 1
+        await asyncio.sleep(0)
+        return {"n": arrived}
+
+    async with faked(client, FakeMcp({"fake": {"pay": pay}})) as queue:
+        calls = Calls([Call("call_tool", ["fake", "pay"], key="order-1")] * 3, queue, parallel=True)
+        told = await client.execute_workflow(Author.run, calls, id=f"author-{uuid.uuid4().hex}", task_queue=queue)
+    assert [one.raw for one in told] == ['{"n":1}'] * 3
+
+
+def test_a_sequence_of_no_answers_is_refused_when_the_fake_is_made():
+    with pytest.raises(ValueError, match="the answers of 'weather' to 'get_forecast' are none"):
+        FakeMcp({"weather": {"get_forecast": []}})
+
+
+def test_an_approval_that_is_one_text_is_refused_when_the_fake_is_made():
+    with pytest.raises(TypeError, match="approval: give a collection"):
+        FakeMcp({"fake": {"pay": {}}}, approval="fake.pay")

@@ -9,6 +9,7 @@ break that promise, and say so where the engine version is.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib.metadata
 import itertools
 import json
@@ -20,7 +21,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-from temporalio.client import Client, WorkflowHistory
+from temporalio.client import Client, WorkflowFailureError, WorkflowHistory
 from temporalio.worker import Worker
 
 from examples.two_calls import TwoCalls, TwoCallsInput
@@ -32,7 +33,18 @@ from tests.support import exact
 from tests.support.asking import ROUND, AskingServer, ask
 from tests.support.author_flows import Author, Call, Calls
 from tests.support.catalogs import Shop, keeping, of, tool
-from tests.support.doubts import ACCEPT, BUSY, REJECT, asked_of_run, done, resolve, scene, until, until_pending
+from tests.support.doubts import (
+    ACCEPT,
+    BUSY,
+    REJECT,
+    asked_of_run,
+    done,
+    resolve,
+    scene,
+    until,
+    until_cancelled,
+    until_pending,
+)
 from tests.support.fake_server import FakeServer, Reply, Request, error_reply, modern, result_reply
 from tests.support.graphs import edge, node, workflow
 from tests.support.legacy_server import LegacyServer
@@ -326,6 +338,19 @@ async def record_doubts(client: Client) -> None:
         write("author-doubts", await chain(client, flow.id), log=False)
 
 
+async def record_cancel(client: Client) -> None:
+    """A cancel during a call that has a result. `author-cancel-unheard` was recorded when the workflow then went on."""
+    async with scene(client, {"*": {"safety_tier": "write"}}) as at:
+        flow = await at.author(*(Call("call_tool", ["fake", tool]) for tool in ("slow", "after")))
+        await at.acting.until_asked(1)
+        await flow.cancel()
+        await until_cancelled(flow)
+        at.acting.let_go.set()
+        with contextlib.suppress(WorkflowFailureError):
+            await flow.result()
+        write("author-cancelled", await chain(client, flow.id), log=False)
+
+
 async def record_author(client: Client) -> None:
     again = ask({})
     plans = {"book": [ask(ROUND), again, ask(ROUND)], "asking://seats": [ask(ROUND)], "late": [ask(ROUND)]}
@@ -467,6 +492,7 @@ async def record(client: Client, address: str, folder: Path) -> None:
         await record_gates(client)
         await record_questions(client)
         await record_doubts(client)
+        await record_cancel(client)
         await record_author(client)
 
         file = folder / "settings.toml"

@@ -185,6 +185,14 @@ def test_calls_waited_for_room_before_they_were_made_that_of_a_run_over_more_tha
     assert any(b'"parked"' in payload.data for input_ in started for payload in input_.payloads) is (len(found) > 1)
 
 
+@pytest.mark.parametrize(("name", "calls"), [("author-cancel-unheard", 2), ("author-cancelled", 1)])
+def test_a_workflow_that_was_cancelled_in_a_call_with_a_result_made_so_many_calls(name, calls):
+    [history] = found = read(name)
+    assert len(activities(found)) == len(activity_results(history)) == calls
+    assert any(event.HasField("workflow_execution_cancel_requested_event_attributes") for event in history.events)
+    assert history.events[-1].HasField("workflow_execution_canceled_event_attributes") is (calls == 1)
+
+
 def activities(histories: list[WorkflowHistory]) -> list[Any]:
     return [
         event.activity_task_scheduled_event_attributes

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from temporalio import workflow
+from temporalio.common import RetryPolicy as TemporalsRetryPolicy
 
 from openwop_mcp import McpCallError, RetryPolicy, Verbatim, ctx
 
@@ -61,10 +62,9 @@ class Author:
 
     @workflow.run
     async def run(self, asked: Calls) -> list[Told]:
-        made = [self.make(call, asked.queue) for call in asked.calls]
         if asked.parallel:
-            return list(await asyncio.gather(*made))
-        return [await one for one in made]
+            return list(await asyncio.gather(*(self.make(call, asked.queue) for call in asked.calls)))
+        return [await self.make(call, asked.queue) for call in asked.calls]
 
     async def make(self, call: Call, queue: str | None) -> Told:
         options: dict[str, Any] = {} if queue is None else {"task_queue": queue}
@@ -97,6 +97,41 @@ class Author:
             return Told(raw=answer.record.raw.decode(), code=answer.state)
         assert isinstance(answer, Verbatim)
         return Told(raw=answer.raw.decode() if len(answer) < TELLABLE else answer.sha256)
+
+
+MISUSES: dict[str, tuple[str, dict[str, Any]]] = {
+    "server_id": ("list_tools", {"server_id": 1}),
+    "server_id of none": ("list_tools", {"server_id": None}),
+    "name": ("call_tool", {"server_id": "fake", "name": 1}),
+    "uri": ("read_resource", {"server_id": "fake", "uri": 1}),
+    "cursor": ("list_tools", {"server_id": "fake", "cursor": 1}),
+    "retry as Temporal's": ("list_tools", {"server_id": "fake", "retry": TemporalsRetryPolicy(maximum_attempts=1)}),
+    "retry as a mapping": ("list_tools", {"server_id": "fake", "retry": {"attempts": 1}}),
+    "retry as a number": ("list_tools", {"server_id": "fake", "retry": 3}),
+    "retry of a text": ("list_tools", {"server_id": "fake", "retry": RetryPolicy(attempts="3")}),  # type: ignore[arg-type] # the misuse
+    "retry of none": ("list_tools", {"server_id": "fake", "retry": RetryPolicy(attempts=0)}),
+    "retry of ages": ("list_tools", {"server_id": "fake", "retry": RetryPolicy(max_wait=1e12)}),
+    "task_queue": ("list_tools", {"server_id": "fake", "task_queue": 1}),
+    "task_queue of many letters": ("list_tools", {"server_id": "fake", "task_queue": "q" * 1_001}),
+    "on_input": ("call_tool", {"server_id": "fake", "name": "echo", "on_input": 1}),
+    "log_level": ("list_tools", {"server_id": "fake", "log_level": []}),
+}
+"""Calls of functions of `ctx.mcp` with one option that no type checker would let pass: it is the first word."""
+
+
+@workflow.defn
+class Misuser:
+    """Makes them, and tells what each was refused with, by its key."""
+
+    @workflow.run
+    async def run(self, queue: str) -> dict[str, str]:
+        told: dict[str, str] = {}
+        for which, (do, options) in MISUSES.items():
+            try:
+                await getattr(ctx.mcp, do)(**{"task_queue": queue, **options})
+            except McpCallError as error:
+                told[which] = f"{error.code} {error.facts.value['path']} {error}"
+        return told
 
 
 @workflow.defn

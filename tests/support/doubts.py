@@ -42,6 +42,7 @@ __all__ = (
     "scene",
     "until",
     "until_beat",
+    "until_cancelled",
     "until_pending",
 )
 
@@ -215,6 +216,19 @@ async def until_beat(handle: WorkflowHandle[Any, Any], holds: Callable[[dict[str
             if any(holds(beat) for beat in beats):
                 return
             await asyncio.sleep(POLL)
+
+
+async def until_cancelled(handle: WorkflowHandle[Any, Any], times: int = 1) -> None:
+    """Wait until a workflow has asked Temporal to cancel so many activities."""
+
+    async def wait() -> None:
+        left = times
+        async for event in handle.fetch_history_events(wait_new_event=True):
+            left -= event.HasField("activity_task_cancel_requested_event_attributes")
+            if not left:
+                return
+
+    await asyncio.wait_for(wait(), PATIENCE)
 
 
 async def resolve(handle: WorkflowHandle[Any, Any], interrupt_id: str, value: bytes, by: bytes = ALICE) -> None:

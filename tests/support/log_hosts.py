@@ -1,4 +1,4 @@
-"""A host that serves the logs of runs and nothing else, in this process or in one of its own.
+"""A host that serves the logs of runs and their ledgers, in this process or in one of its own.
 
 Started as a module it takes the address of a Temporal and the folder of large values, prints where it listens, and
 serves until it is killed.
@@ -18,7 +18,7 @@ from fastapi import FastAPI
 from temporalio.client import Client
 
 from host.logs import MAX_BYTES, RunLogs
-from host.routes import reading
+from host.routes import reading, runs
 from host.server import listening
 from host.surface import Surface
 from openwop_mcp.config import Settings
@@ -56,8 +56,9 @@ async def log_host(client: Client, *, max_bytes: int = MAX_BYTES) -> AsyncIterat
     """A host in this process, on a socket."""
     stopping = asyncio.Event()
     logs = RunLogs(client, max_bytes=max_bytes, stopping=stopping)
-    own = dataclasses.replace(host(), logs=logs, stopping=stopping)
+    own = dataclasses.replace(host(client=client), logs=logs, stopping=stopping)
     app = FastAPI(openapi_url=None)
+    app.include_router(runs.routes(own))
     app.include_router(reading.routes(own))
     app.add_middleware(Surface, beside=frozenset(), stopping=stopping)
     async with (

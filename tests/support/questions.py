@@ -48,7 +48,6 @@ ANSWERS: Mapping[tuple[str, str], Sequence[bytes]] = {
     ("gate", "approval"): [
         b'{"action":"accept"}',
         b'{"action":"reject"}',
-        b'{"action":"ask","text":"why?"}',
         b'{"action":"refine","refineFeedback":{"scope":"whole","text":"shorter"}}',
         b'{"action":"edit-accept","editedArtifactData":[1.10]}',
     ],

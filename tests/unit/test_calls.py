@@ -31,13 +31,16 @@ def test_what_a_request_carries_arrives_byte_for_byte(request_: CallRequest) -> 
     assert CallRequest.decode(request_.encode()) == request_
 
 
-def test_each_further_attempt_carries_what_was_answered_and_approved_and_only_its_own_doubt() -> None:
+def test_each_further_attempt_carries_what_was_answered_and_approved_and_what_was_decided() -> None:
     approved = CALL.approved_as(b'{"tier":"write"}', "n")
     assert (approved.attempt, approved.node, approved.approved) == (2, "n", b'{"tier":"write"}')
     asked = replace(approved, answer=Answer("resend")).next_round(Input(1))
     assert (asked.attempt, asked.round, asked.answer, asked.approved) == (3, 1, None, b'{"tier":"write"}')
     retried = asked.next_attempt(answer=Answer("resend"))
     assert (retried.attempt, retried.round, retried.answer) == (4, 1, Answer("resend"))
+    # One that failed may have ended before it was carried out, until another is given.
+    assert retried.next_attempt().answer == Answer("resend")
+    assert retried.next_attempt(answer=Answer("fail")).answer == Answer("fail")
     # An approval that is asked for after a doubt must not lose what the doubt's answer was.
     assert retried.approved_as(b'{"tier":"read"}').answer == Answer("resend")
 

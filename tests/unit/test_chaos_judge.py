@@ -56,6 +56,10 @@ SOUND: dict[str, Case] = {
         [failed("not_sent", KEYED, at=0.5), ended(KEYED, run="b")],
         [asked(KEYED)],
     ),
+    "a read that may have happened before its last attempt": (
+        [failed("unknown", READ)],
+        [asked(READ, **UNANSWERED), asked(READ, did="throttles", executed=None, answered=None, at=2.0)],
+    ),
     "a read that was given up": ([failed("unknown", READ)], [asked(READ, **UNANSWERED)]),
     "a worker that was lost before it sent": (
         [failed("unknown")],
@@ -129,6 +133,7 @@ WRONG: dict[str, Case] = {
         [asked(KEYED), asked(KEYED, result="[]", executed=None)],
     ),
     "happened, and is said not to have": ([failed("not_sent")], [asked(**UNANSWERED)]),
+    "happened, and is said not to have:": ([failed("not_sent", READ)], [asked(READ, **UNANSWERED)]),
     "was not refused": ([failed("not_processed")], []),
     "was not answered with an error": ([failed("answered")], [asked()]),
     "is not said to be in doubt": ([failed("unknown")], [asked(**UNANSWERED)]),
@@ -147,6 +152,12 @@ WRONG: dict[str, Case] = {
         [asked(), asked(KEYED, header_key="key of one", meta_key="key of one")],
     ),
 }
+
+
+def test_what_needs_no_claim_may_have_been_sent_by_a_worker_of_which_nothing_more_was_heard() -> None:
+    outcomes, seen = [failed("not_sent", READ)], [asked(READ, **UNANSWERED)]
+    assert of(outcomes, seen, killed={"w1": 2.0}, attempts={"one": [ATTEMPT]}).violations == []
+    assert of(outcomes, seen, killed={"w1": 6.0}, attempts={"one": [ATTEMPT]}).violations != []
 
 
 @pytest.mark.parametrize("words", WRONG)

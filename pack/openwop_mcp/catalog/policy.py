@@ -78,12 +78,14 @@ class Standing:
         drifted: Whether that is another one than was accepted.
         unusable: Why it cannot be called; None if it can.
         classification: What an operator said of that very definition.
+        approval: Whether a person approves calls, as an operator said it last, of whichever definition.
     """
 
     fingerprint: str | None
     drifted: bool
     unusable: str | None
     classification: Classification | None
+    approval: Literal["never", "write", "always"] | None = None
 
 
 def effective(server: Server, tool: str, standing: Standing | None) -> EffectivePolicy:
@@ -98,7 +100,10 @@ def effective(server: Server, tool: str, standing: Standing | None) -> Effective
     if standing is None:
         return policy
     said = standing.classification.fields if standing.classification is not None else {}
-    policy = policy.model_copy(update=said) if said else policy
+    if standing.drifted or standing.classification is None:
+        # A server that changes a definition voids what was said of it, but takes no person out of the way.
+        said["approval"] = max(policy.approval, standing.approval or policy.approval, key=values("approval").index)
+    policy = policy.model_copy(update=said)
     return unclassified(policy) if standing.drifted else policy
 
 

@@ -34,6 +34,9 @@ storage."""
 RECORD = 300
 """Bytes that one tool's record takes there at most, its name, definition and reasons left out."""
 
+UNACCEPTED = ""
+"""In place of the fingerprint that was accepted, where none was: no definition has it."""
+
 MAX_BY = 200
 """Characters of who classified or approved: a name or an address."""
 
@@ -133,7 +136,8 @@ class _Record:
     """What stays known of a name, also when it is gone.
 
     Attributes:
-        accepted: Fingerprint of the definition that was accepted: the first that was seen, or one that was approved.
+        accepted: Fingerprint of the definition that was accepted: the first that was seen, or one that was approved;
+            ``UNACCEPTED`` where it may have been another one.
         seen: Fingerprint of the definition that is listed, or was last; None for several at once.
         text: The accepted definition, while another one is listed or none.
         gone: Whether the name is not listed now.
@@ -152,8 +156,9 @@ class _Record:
         return self.accepted is not None and self.seen != self.accepted
 
     def standing(self, unusable: str | None) -> Standing:
-        bound = self.classification is not None and self.classification.fingerprint == self.seen
-        return Standing(self.seen, self.drifted, unusable, self.classification if bound else None)
+        said = self.classification
+        bound = said if said is not None and said.fingerprint == self.seen else None
+        return Standing(self.seen, self.drifted, unusable, bound, None if said is None else said.approval)
 
     def encode(self, name: str) -> bytes:
         members: list[tuple[str, bytes]] = [("name", jsontext.encode(name)), ("changedAt", b"%d" % self.changed_at)]
@@ -247,6 +252,8 @@ class Catalog:
         self._places: dict[str, _Place] = {}
         self._names: tuple[str, ...] = ()
         self._standings: dict[str, Standing] = {}
+        # From then on a name that is not known may be one of which a definition was accepted once.
+        self._has_forgotten = False
 
     # --- what is read ---
 
@@ -356,7 +363,8 @@ class Catalog:
         for name, place in self._places.items():
             record = self._records.get(name)
             if record is None:
-                self._records[name] = _Record(place.fingerprint, place.fingerprint, at)
+                accepted = UNACCEPTED if self._has_forgotten else place.fingerprint
+                self._records[name] = _Record(accepted, place.fingerprint, at)
                 changes.append(Change(at, name, "added"))
                 continue
             changed = place.fingerprint != record.seen
@@ -370,7 +378,7 @@ class Catalog:
                 record.accepted = place.fingerprint
             if not record.drifted:
                 record.text = None
-        for name in before.keys() - self._places.keys():
+        for name in [name for name in before if name not in self._places]:
             # It moves to the end, so that of those that are gone the first went first.
             record = self._records[name] = self._records.pop(name)
             self._keep_accepted(record, before[name])
@@ -387,21 +395,28 @@ class Catalog:
             record.text = place.definition
 
     def _forget(self) -> None:
-        """Keep what lies beside the list within its bound: of what nobody judged, and went first, least is kept."""
+        """Keep what lies beside the list within its bound: texts go first, then of what is gone whole records.
+
+        Of what nobody judged, and went first, least is kept.
+        """
         beside = {name: record for name, record in self._records.items() if record.gone or record.text is not None}
         size = sum(_size(name, record) for name, record in beside.items())
         judged = {
             name: record.approved is not None or record.classification is not None for name, record in beside.items()
         }
-        for name in sorted(beside, key=lambda name: (not beside[name].gone, judged[name])):
+        order = sorted(beside, key=lambda name: (not beside[name].gone, judged[name]))
+        for name in order:
             if size <= MAX_BESIDE:
-                break
+                return
+            size -= len(beside[name].text or b"")
+            beside[name].text = None
+        for name in order:
+            if size <= MAX_BESIDE or not beside[name].gone:
+                return
             size -= _size(name, beside[name])
-            if beside[name].gone:
-                del self._records[name]
-                self._standings.pop(name, None)
-            else:
-                beside[name].text = None
+            del self._records[name]
+            self._standings.pop(name, None)
+            self._has_forgotten = True
 
     def _stand(self, names: Iterable[str]) -> None:
         for name in names:
@@ -486,6 +501,7 @@ class Catalog:
             "ended": self.ended,
             "failure": failure and [failure.code, failure.message, failure.at, failure.since],
             "changes": [[one.at, one.tool, one.what, one.by] for one in self.changes],
+            "hasForgotten": self._has_forgotten,
             "pages": [
                 {"digest": page.digest, "tools": [[tool.name, tool.fingerprint, tool.unusable] for tool in page.tools]}
                 for page in self.pages
@@ -512,6 +528,7 @@ class Catalog:
             Page(one["digest"], text, tuple(PageTool(*tool) for tool in one["tools"]))
             for one, text in zip(told["pages"], pages, strict=True)
         )
+        catalog._has_forgotten = told.get("hasForgotten", False)
         catalog._places = _places(catalog.pages)
         catalog._names = tuple(sorted(catalog._places))
         catalog._records = dict(_Record.decode(text) for text in jsontext.elements(records))

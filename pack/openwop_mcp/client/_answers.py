@@ -28,7 +28,7 @@ from openwop_mcp.errors import ConnectionLostError, HttpStatusError, MalformedAn
 from openwop_mcp.protocol import messages
 from openwop_mcp.protocol.sse import EventStreamDecoder, EventTooLargeError
 
-__all__ = ("AnswerReader", "HttpAnswer", "StreamCutError")
+__all__ = ("GATEWAY", "AnswerReader", "HttpAnswer", "StreamCutError", "is_stream")
 
 logger = logging.getLogger(__name__)
 
@@ -141,10 +141,10 @@ class AnswerReader:
             StreamCutError: It held none yet.
         """
         status = response.status_code
-        media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        media_type = _media_type(response)
         if status == OK and media_type == JSON_TYPE:
             return HttpAnswer(status, self._answer_of(await self._body(response)))
-        if status == OK and media_type == STREAM_TYPE:
+        if is_stream(response):
             return HttpAnswer(status, await self._stream(response))
         self._deadline.answered()
         return await _refused(response, media_type, self._sizes, min(REFUSAL_BODY, self._deadline.left))
@@ -254,6 +254,16 @@ class AnswerReader:
     def _cut(self) -> StreamCutError:
         assert self._last_event_id is not None
         return StreamCutError(self._last_event_id, self._retry)
+
+
+def is_stream(response: httpx.Response) -> bool:
+    """Whether it is the one response that takes a stream up again: any other is about the request for it."""
+    return response.status_code == OK and _media_type(response) == STREAM_TYPE
+
+
+def _media_type(response: httpx.Response) -> str:
+    named: str = response.headers.get("content-type", "")
+    return named.partition(";")[0].strip().lower()
 
 
 def _sendable(event_id: bytes) -> str | None:

@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from openwop_mcp import jsontext
+from openwop_mcp.client._beside import LONG
 from openwop_mcp.client._cache import Asker, ResultCache
 from openwop_mcp.client._conversation import (
     DEFAULT,
@@ -30,7 +31,7 @@ from openwop_mcp.client._conversation import (
 )
 from openwop_mcp.client._echoes import Echoes
 from openwop_mcp.client._notices import Notice
-from openwop_mcp.client._tools import KnownTool, ToolBook
+from openwop_mcp.client._tools import KnownTool, ToolBook, read_page
 from openwop_mcp.client._wire import Wire
 from openwop_mcp.config import Timeouts
 from openwop_mcp.effects.delivery import Delivery
@@ -50,6 +51,9 @@ MAX_PAGES = 100
 
 CHECKERS = ThreadPoolExecutor(2, "schema-check")
 """Threads for checks that take long: more would only take the event loop's time, and a hostile schema has but one."""
+
+READERS = ThreadPoolExecutor(1, "page-read")
+"""A thread for long pages: what it takes to read one is in memory once."""
 
 MAX_UNCHECKED = 100
 """Tools of which it is said that they go unchecked: whoever reads the log knows by then."""
@@ -159,7 +163,7 @@ class McpClient:
         try:
             exchange = await self._conversation.answered("tools/call", members, options, _beside(tool, carried))
         except RpcError as refusal:
-            if refusal.rpc_code != messages.HEADER_MISMATCH:
+            if refusal.rpc_code != messages.HEADER_MISMATCH or refusal.delivery is not Delivery.NOT_PROCESSED:
                 raise
             self._cache.drop_list(self._identity, "tools/list")
             try:
@@ -182,7 +186,7 @@ class McpClient:
         """``tools/list``: one page. Any cursor is forwarded, the empty string included."""
         exchange = await self._page("tools/list", cursor, options)
         if not exchange.cached:
-            self._tools.learn(exchange.result)
+            await self._learnt(exchange.result)
         return exchange
 
     async def list_resources(self, cursor: str | None = None, options: CallOptions = DEFAULT) -> Exchange:
@@ -274,7 +278,7 @@ class McpClient:
             members = [] if cursor is None else [("cursor", jsontext.encode(cursor))]
             limits = self._conversation.limits(timeout, began)
             page = (await self._conversation.request("tools/list", members, DEFAULT, NOTHING_MORE, limits)).result
-            learnt = self._tools.learn(page)
+            learnt = await self._learnt(page, name)
             if name in learnt:
                 return learnt[name]
             following = jsontext.member(page, "nextCursor")
@@ -282,6 +286,17 @@ class McpClient:
                 break
             cursor = jsontext.decode(following)
         return KnownTool()
+
+    async def _learnt(self, page: bytes, sought: str | None = None) -> dict[str, KnownTool]:
+        """Read a page of tools, a long one beside the event loop, and remember what it says."""
+        # Where the server says meanwhile that its tools have changed, nobody sees this one any more.
+        book = self._tools
+        if len(page) < LONG:
+            tools = read_page(page, sought)
+        else:
+            tools = await asyncio.get_running_loop().run_in_executor(READERS, read_page, page, sought)
+        book.learn(tools)
+        return tools
 
     async def _judge_arguments(self, name: str, tool: KnownTool, arguments: bytes | None) -> None:
         """Check arguments before anything leaves; what cannot be checked the server judges."""

@@ -26,7 +26,7 @@ from openwop_mcp.errors import InvalidRequestError, McpError
 from openwop_mcp.redaction import KNOWN, Redactor
 
 if TYPE_CHECKING:
-    from openwop_mcp.client.auth import Login, OAuthAuthorizer, Visit
+    from openwop_mcp.client.auth import Login, OAuthAuthorizer, Pasting, Visit
 
 __all__ = ("Clients", "log_in")
 
@@ -155,14 +155,19 @@ class Clients:
         # Here, since what it takes to sign costs a worker 18 MB, and few servers want it.
         from openwop_mcp.client.auth import OAuthAuthorizer, TokenStore  # noqa: PLC0415
 
+        oauth = server.credential.oauth
+        for reference in (oauth.client_secret, oauth.private_key):
+            if reference is not None:
+                # Else enough tokens would have it forgotten.
+                redactor.add(reference.reveal(self._environ))
         return OAuthAuthorizer(
             server_id=server_id,
             url=url,
-            oauth=server.credential.oauth,
+            oauth=oauth,
             environ=self._environ,
             fetch=self._pool.fetcher(server.network),
             store=TokenStore.default(self._environ),
-            on_secret=redactor.add,
+            on_secret=redactor.rotate,
             visit=self._visit,
             guess=server.minimum_revision <= GUESSED,
             redirect_uri=self._redirect_uri,
@@ -170,7 +175,13 @@ class Clients:
 
 
 async def log_in(
-    server_id: str, server: Server, *, environ: Mapping[str, str], show: Callable[[str], None], port: int = 0
+    server_id: str,
+    server: Server,
+    *,
+    environ: Mapping[str, str],
+    show: Callable[[str], None],
+    pasting: Pasting | None = None,
+    port: int = 0,
 ) -> Login:
     """Have a person log in at a server's authorization server; clients of this machine then have the token.
 
@@ -179,6 +190,7 @@ async def log_in(
         server: Its settings, with a credential by OAuth and the grant ``authorization_code``.
         environ: The environment, for secrets and for where tokens are kept.
         show: Is given the URL that the person has to open.
+        pasting: Where they can say by hand where their browser ended, which may be on another machine.
         port: Where to wait for them on this machine; 0 for any port.
 
     Raises:
@@ -206,6 +218,7 @@ async def log_in(
                 store=TokenStore.default(environ),
                 on_secret=redactor.add,
                 show=show,
+                pasting=pasting,
                 port=port,
                 guess=server.minimum_revision <= GUESSED,
             )

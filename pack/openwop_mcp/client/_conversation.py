@@ -11,7 +11,8 @@ import contextlib
 import itertools
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -90,7 +91,9 @@ MAX_REPLIES = 16
 
 BAD_REQUEST = 400
 NOT_FOUND = 404
-INTERNAL_ERROR = -32603
+
+NO_SESSION = frozenset({-32000, -32001, -32600})
+"""What real servers call a session that they do not know, with a status of 400 or 404."""
 
 
 NO_REQUEST = 0
@@ -144,6 +147,7 @@ class CallOptions:
     Attributes:
         timeout: Seconds; a total limit below the server's own.
         on_progress: Takes what the server tells of the request's progress.
+        on_connected: Called when the request has a connection, once or oftener.
         on_notice: Takes the notifications of a subscription.
         log_level: The level from which on the server may send log messages; None for the server's setting.
         tenant: On whose behalf; what one may see no other is shown.
@@ -159,6 +163,7 @@ class CallOptions:
 
     timeout: float | None = None
     on_progress: Callable[[notices.Progress], None] | None = None
+    on_connected: Callable[[], None] | None = None
     on_notice: Callable[[notices.Notice], None] | None = None
     log_level: str | None = None
     tenant: str = ""
@@ -236,6 +241,8 @@ class Conversation:
         self._ids = itertools.count(1 + secrets.randbelow(FIRST_IDS))
         self._replies: set[asyncio.Task[None]] = set()
         self._leaving: set[asyncio.Task[None]] = set()
+        self._in_use: Counter[Terms] = Counter()
+        self._unwanted: set[Terms] = set()
         self._logs: list[notices.ServerLog] = []
         capabilities = NO_CAPABILITIES if on_input is None else ASKABLE
         self._meta = messages.terms_meta(revisions.MODERN, client_info, capabilities)
@@ -264,7 +271,10 @@ class Conversation:
         terms = self._negotiator.terms
         if terms is not None and terms.legacy:
             self._negotiator.forget(terms)
-            self._leave(terms)
+            self._unwanted.add(terms)
+        unwanted, self._unwanted = self._unwanted, set()
+        for one in unwanted:
+            self._end(one)
         for task in self._replies:
             task.cancel()
         if self._leaving:
@@ -308,7 +318,7 @@ class Conversation:
         began = self._clock()
         exchange = await self.request(method, members, options, more, limits)
         rounds = 0
-        while await beside(exchange.result, messages.is_input_required):
+        while await _asks(exchange):
             if rounds == MAX_ROUNDS:
                 raise _unanswerable(method, "endless_input_requests", f" ({MAX_ROUNDS} times)")
             rounds += 1
@@ -323,9 +333,9 @@ class Conversation:
         """One request of a call whose caller answers what the server asks, at another time and in another process."""
         carried = members if options.input is None else mrtr.carrying(members, options.input)
         exchange = await self.request(method, carried, options, more, limits)
-        if not await beside(exchange.result, messages.is_input_required):
+        if not await _asks(exchange):
             return exchange if options.input is None else replace(exchange, asked=True)
-        if not options.suspends or exchange.revision != revisions.MODERN:
+        if not options.suspends:
             raise _unanswerable(method, "input_required_undeclared")
         try:
             questions = mrtr.read_elicitations(exchange.result)
@@ -367,12 +377,19 @@ class Conversation:
                 result, incoming = await self._send(terms, method, members, left, options, more)
             except (StaleTermsError, RpcError, HttpStatusError) as failure:
                 stale = isinstance(failure, StaleTermsError)
-                known = known if stale else Delivery.NOT_PROCESSED
+                undone = known if stale else Delivery.NOT_PROCESSED
                 left, other = self._less(limits, began), None
                 if tries < MAX_TRIES and (stale or not renewed):
-                    other = await self._agreed(self._other_terms(terms, method, failure, left), left, known)
+                    try:
+                        other = await self._agreed(self._other_terms(terms, method, failure, left), left, undone)
+                    except McpError as unagreed:
+                        if _says_undone(terms, failure) or isinstance(unagreed, NoCommonRevisionError):
+                            raise
+                        # Whether it refuses the terms, or says something of the call, cannot be found out: it stands.
+                        raise self._final(terms, method, failure) from None
                 if other is None or (other is terms and insisted):
                     raise self._final(terms, method, failure) from None
+                known = undone
                 # A server that refuses a revision and names it all the same is asked once more, and no oftener.
                 insisted = other is terms
                 # Nor is a session replaced twice for one call: what is refused again is refused.
@@ -444,16 +461,18 @@ class Conversation:
     async def _contradicted(self, terms: Terms, method: str, error: RpcError | HttpStatusError) -> Terms | None:
         if not terms.legacy:
             return await self._negotiator.contradicted(terms, method, error)
-        if not self._wire.http or not _is_dead(terms, error):
+        if not self._wire.http:
             return None
-        return await self._negotiator.renewed(terms, gone=_status(error) == NOT_FOUND)
+        if _is_dead(terms, error):
+            return await self._negotiator.renewed(terms, gone=_status(error) == NOT_FOUND)
+        return await self._negotiator.upgraded() if _misses_something(error) else None
 
     async def _ask(self, terms: Terms, method: str, members: Members, limits: Timeouts) -> tuple[bytes, Incoming]:
         """What the negotiator asks with."""
         return await self._send(terms, method, members, limits, DEFAULT, NOTHING_MORE)
 
     async def _introduce(self, terms: Terms) -> None:
-        await self._wire.notify(messages.notification("notifications/initialized"), terms)
+        await self._wire.tell(messages.notification("notifications/initialized"), terms, self._timeouts)
         if self._on_input is not None:
             self._wire.attend(terms)
         if self._log_level is None or jsontext.member(terms.capabilities, "logging") is None:
@@ -466,7 +485,30 @@ class Conversation:
             logger.warning("server %s does not take a log level: %s", self._name, self._redactor.text(error.message))
 
     def _leave(self, terms: Terms) -> None:
-        """End a session without waiting for the server."""
+        """End a session once no request is under way in it, without waiting for the server."""
+        if terms in self._in_use:
+            self._unwanted.add(terms)
+        else:
+            self._end(terms)
+
+    @contextlib.contextmanager
+    def _used(self, terms: Terms) -> Iterator[None]:
+        """Keep a session for as long as a request is under way in it."""
+        if terms.session_id is None:
+            yield
+            return
+        self._in_use[terms] += 1
+        try:
+            yield
+        finally:
+            self._in_use[terms] -= 1
+            if not self._in_use[terms]:
+                del self._in_use[terms]
+                if terms in self._unwanted:
+                    self._unwanted.remove(terms)
+                    self._end(terms)
+
+    def _end(self, terms: Terms) -> None:
         task = asyncio.get_running_loop().create_task(self._wire.end(terms))
         self._leaving.add(task)
         task.add_done_callback(self._leaving.discard)
@@ -501,6 +543,7 @@ class Conversation:
                 terms,
                 None if terms.legacy else name,
                 [*(() if terms.legacy else more.mirrors), *more.headers, *trace] if self._wire.http else (),
+                options.on_connected,
             )
             result, incoming = await self._exchanged(out, limits, options)
             if sent.active:
@@ -519,7 +562,8 @@ class Conversation:
         logs = [] if log is None else [log]
         self._logs += logs
         try:
-            incoming = await self._wire.exchange(out, limits=limits, on_message=on_message)
+            with self._used(terms):
+                incoming = await self._wire.exchange(out, limits=limits, on_message=on_message)
         finally:
             for one in logs:
                 self._logs.remove(one)
@@ -621,6 +665,11 @@ class Conversation:
         return limits if spent < UNSPENT else limits.narrowed(max(MINIMUM, limits.total - spent))
 
 
+async def _asks(exchange: Exchange) -> bool:
+    """Whether an answer asks for input; before 2026-07-28 results are of no type, whatever they have in its place."""
+    return exchange.revision == revisions.MODERN and await beside(exchange.result, messages.is_input_required)
+
+
 def _status(error: RpcError | HttpStatusError) -> int:
     return error.http_status if isinstance(error, RpcError) else error.status
 
@@ -628,14 +677,25 @@ def _status(error: RpcError | HttpStatusError) -> int:
 def _is_dead(terms: Terms, error: RpcError | HttpStatusError) -> bool:
     """Whether a refusal says that the session is not known (MCP 2025-11-25, sessions), or the revision not any more."""
     if isinstance(error, RpcError) and error.rpc_code in eras.RECOGNISED:
-        return True
+        return error.delivery is Delivery.NOT_PROCESSED
     if terms.session_id is None:
         return False
     if isinstance(error, HttpStatusError):
         return error.status == NOT_FOUND
-    # What the older revisions ask to be a 404 some servers say with a 400, and so do servers of 2026-07-28 what they
-    # miss in a request of before. A fault of the server's own says neither.
-    return error.http_status in {BAD_REQUEST, NOT_FOUND} and error.rpc_code != INTERNAL_ERROR
+    # What the older revisions ask to be a 404 some servers say with a 400. Any other code is about the call.
+    return error.http_status in {BAD_REQUEST, NOT_FOUND} and error.rpc_code in NO_SESSION
+
+
+def _misses_something(error: RpcError | HttpStatusError) -> bool:
+    """Whether a refusal is one with which a server of 2026-07-28 meets a request of before, among others."""
+    return _status(error) == BAD_REQUEST and isinstance(error, RpcError) and error.rpc_code == messages.INVALID_PARAMS
+
+
+def _says_undone(terms: Terms, failure: StaleTermsError | RpcError | HttpStatusError) -> bool:
+    """Whether a failure says by itself that the server has not acted on its request."""
+    if isinstance(failure, StaleTermsError) or failure.delivery is Delivery.NOT_PROCESSED:
+        return True
+    return terms.legacy and _is_dead(terms, failure)
 
 
 def _never_there() -> ConnectError:

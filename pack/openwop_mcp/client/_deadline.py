@@ -20,6 +20,11 @@ class Deadline:
     Enter it around the request; leave it with :class:`TimeLimitError` when the running limit fires. The timer is looked
     at when it fires and not moved at every phase, since nearly every request ends long before.
 
+    Args:
+        limits: The limits.
+        server: See below.
+        on_connected: Called when there is a connection.
+
     Attributes:
         server: Host and port of the server, to name it where no connection is had; empty without one.
         connected: Whether a connection was there to write to: before that nothing can have been sent.
@@ -39,6 +44,7 @@ class Deadline:
         "_limit",
         "_limits",
         "_loop",
+        "_on_connected",
         "_seconds",
         "_task",
         "connected",
@@ -48,8 +54,9 @@ class Deadline:
         "server",
     )
 
-    def __init__(self, limits: Timeouts, *, server: str = "") -> None:
+    def __init__(self, limits: Timeouts, *, server: str = "", on_connected: Callable[[], None] | None = None) -> None:
         self.server = server
+        self._on_connected = on_connected
         self._loop = asyncio.get_running_loop()
         self._limits = limits
         self._end = self._loop.time() + limits.total
@@ -115,16 +122,22 @@ class Deadline:
         self.connected = True
         self.hang_up = hang_up or _nothing
         self._run("first_byte", self._limits.first_byte)
+        if self._on_connected is not None:
+            self._on_connected()
 
     def alive(self) -> None:
         """Something came, or is read again: the idle limit starts anew."""
         self._held_back = False
         self._run("idle", self._limits.idle)
 
+    def resting(self) -> None:
+        """Nothing is to come for a time that the server named: only the total limit goes on."""
+        self._run("total", self._limits.total)
+
     def held_back(self) -> None:
         """What comes is not read for now, which is not the server's fault: only the total limit goes on."""
         self._held_back = True
-        self._run("total", self._limits.total)
+        self.resting()
 
     def answered(self) -> None:
         """The verdict is known: what is still read has a bound of its own."""

@@ -7,14 +7,15 @@ the other.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 import httpx
 
 from openwop_mcp import jsontext
-from openwop_mcp.client._answers import AnswerReader, HttpAnswer, StreamCutError
+from openwop_mcp.client._answers import GATEWAY, AnswerReader, HttpAnswer, StreamCutError, is_stream
 from openwop_mcp.client._deadline import Deadline
 from openwop_mcp.client._faults import NETWORK_FAULTS, name_fault
 from openwop_mcp.client._pool import HttpPool, Reach, address, origin
@@ -29,6 +30,9 @@ from openwop_mcp.protocol import headers, keys, messages
 __all__ = ("HttpWire",)
 
 T = TypeVar("T")
+
+Send = Callable[[Sequence[tuple[str, str]], Timeouts], Awaitable[T]]
+"""Sends something with the credential that it is given, within limits."""
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +63,10 @@ MAX_HEADERS_KEPT = 256
 
 UNAUTHORIZED = 401
 REFUSED = frozenset({UNAUTHORIZED, 403})
+
+NOT_TAKEN = REFUSED | GATEWAY | {429}
+"""Statuses of a notification that the server did not get to see. Of the others some servers have many for it, 400 and
+500 among them, and are none the worse for it: whether they took it, the next request shows."""
 
 
 class HttpWire:
@@ -128,14 +136,31 @@ class HttpWire:
 
     async def exchange(self, out: Outgoing, *, limits: Timeouts, on_message: OnMessage | None = None) -> Incoming:
         """Send a request and read its answer; see ``Wire``."""
-        if self._authorizer is not None:
-            return await self._authorized(self._authorizer, out, limits, on_message)
-        try:
-            return await self._cancellable(out, (), limits, on_message)
-        except HttpStatusError as error:
-            if error.status == UNAUTHORIZED:
-                error.message = _unauthorized(error.challenges, shown=self._shown)
-            raise
+
+        async def send(credential: Sequence[tuple[str, str]], left: Timeouts) -> Incoming:
+            return await self._cancellable(out, credential, left, on_message)
+
+        return await self._with_credential(send, limits)
+
+    async def tell(self, message: bytes, terms: Terms, limits: Timeouts) -> None:
+        """Send a notification that has to be taken; see ``Wire``."""
+
+        async def send(credential: Sequence[tuple[str, str]], left: Timeouts) -> None:
+            deadline = Deadline(left, server=self._address)
+            made = httpx.Headers([*self._static, *_of_terms(terms, "", None), *credential])
+            try:
+                async with deadline:
+                    response = await self._pool.open(
+                        "POST", self._url, made, message, reach=self._reach, deadline=deadline
+                    )
+                    async with contextlib.aclosing(response):
+                        if response.status_code in NOT_TAKEN:
+                            # Which has an error for each of them.
+                            await AnswerReader(self._sizes, deadline, None).read(response)
+            except NETWORK_FAULTS as error:
+                name_fault(error, connected=deadline.connected, at=self._address, setting="servers.<id>.url")
+
+        await self._with_credential(send, limits)
 
     async def notify(self, message: bytes, terms: Terms) -> None:
         """Send what has no answer; see ``Wire``."""
@@ -178,16 +203,24 @@ class HttpWire:
         if standing is not None:
             await standing.close()
 
-    async def _authorized(
-        self, authorizer: Authorizer, out: Outgoing, limits: Timeouts, on_message: OnMessage | None
-    ) -> Incoming:
+    async def _with_credential(self, send: Send[T], limits: Timeouts) -> T:
+        if self._authorizer is not None:
+            return await self._authorized(self._authorizer, send, limits)
+        try:
+            return await send((), limits)
+        except HttpStatusError as error:
+            if error.status == UNAUTHORIZED:
+                error.message = _unauthorized(error.challenges, shown=self._shown)
+            raise
+
+    async def _authorized(self, authorizer: Authorizer, send: Send[T], limits: Timeouts) -> T:
         """Send a request with a token, and again with another where the server wants one: it has not acted then."""
         loop = asyncio.get_running_loop()
         end = loop.time() + limits.total
         for _ in range(MAX_AUTHORIZATIONS - 1):
             sent = await _within(authorizer.header(), end, limits)
             try:
-                return await self._cancellable(out, _listed(sent), _left(limits, end), on_message)
+                return await send(_listed(sent), _left(limits, end))
             except HttpStatusError as error:
                 if error.status not in REFUSED:
                     raise
@@ -195,7 +228,7 @@ class HttpWire:
                 if not await _within(again, end, limits):
                     raise
         sent = await _within(authorizer.header(), end, limits)
-        return await self._cancellable(out, _listed(sent), _left(limits, end), on_message)
+        return await send(_listed(sent), _left(limits, end))
 
     async def _cancellable(
         self, out: Outgoing, credential: Sequence[tuple[str, str]], limits: Timeouts, on_message: OnMessage | None
@@ -215,7 +248,7 @@ class HttpWire:
     async def _exchange(
         self, out: Outgoing, credential: Sequence[tuple[str, str]], limits: Timeouts, on_message: OnMessage | None
     ) -> Incoming:
-        deadline = Deadline(limits, server=self._address)
+        deadline = Deadline(limits, server=self._address, on_connected=out.on_connected)
         legacy = out.terms.legacy
         reader = AnswerReader(
             self._sizes,
@@ -238,7 +271,7 @@ class HttpWire:
                     answer = await reader.read(response)
                 except StreamCutError as cut:
                     await response.aclose()
-                    answer = await self._resumed(cut, reader, made, deadline)
+                    answer = await self._resumed(cut, reader, made, credential, deadline)
                 finally:
                     await response.aclose()
         except NETWORK_FAULTS as error:
@@ -246,28 +279,59 @@ class HttpWire:
         return Incoming(answer.message, answer.status, session_id, deadline.hang_up)
 
     async def _resumed(
-        self, cut: StreamCutError, reader: AnswerReader, made: httpx.Headers, deadline: Deadline
+        self,
+        cut: StreamCutError,
+        reader: AnswerReader,
+        made: httpx.Headers,
+        credential: Sequence[tuple[str, str]],
+        deadline: Deadline,
     ) -> HttpAnswer:
-        """Take a stream up where it ended, as often as it ends, within the request's limits (MCP 2025-11-25)."""
+        """Take a stream up where it ended, as often as it ends, within the request's limits (MCP 2025-11-25).
+
+        The request was taken: to refuse to go on with its stream says nothing of it, whatever it is said with.
+        """
+        made, renewed = httpx.Headers(made), False
         while True:
-            asked = _for_stream(made, cut.last_event_id)
-            await asyncio.sleep(cut.wait)
+            response = await self._reopened(cut, made, deadline)
             try:
-                response = await self._pool.open("GET", self._url, asked, b"", reach=self._reach, deadline=deadline)
-            except NETWORK_FAULTS:
-                # The server may be on its way back; the request's own limits say how long that can take.
-                continue
-            try:
-                return await reader.read(response)
+                deadline.alive()
+                if is_stream(response):
+                    return await reader.read(response)
+                token = None if renewed else await self._another(response, credential)
+                if token is None:
+                    raise ConnectionLostError(
+                        "the event stream ended without an answer, and the server does not take it up again"
+                        f" (status {response.status_code})"
+                    )
+                renewed, made[token[0]] = True, token[1]
             except StreamCutError as again:
                 cut = again
-            except HttpStatusError as refused:
-                raise ConnectionLostError(
-                    f"the event stream ended without an answer, and the server does not take it up again"
-                    f" (status {refused.status})"
-                ) from refused
             finally:
                 await response.aclose()
+
+    async def _reopened(self, cut: StreamCutError, made: httpx.Headers, deadline: Deadline) -> httpx.Response:
+        """Ask for the rest of a stream when the server wants it to be asked for, and on until it is there to answer."""
+        asked = _for_stream(made, cut.last_event_id)
+        deadline.resting()
+        await asyncio.sleep(cut.wait)
+        deadline.alive()
+        while True:
+            with contextlib.suppress(*NETWORK_FAULTS):
+                return await self._pool.open("GET", self._url, asked, b"", reach=self._reach, deadline=deadline)
+            # It may be on its way back; the request's own limits say how long that can take.
+            await asyncio.sleep(cut.wait)
+
+    async def _another(self, response: httpx.Response, credential: Sequence[tuple[str, str]]) -> tuple[str, str] | None:
+        """Another token, where the server does not take the one of a call any more whose stream is to go on."""
+        if self._authorizer is None or response.status_code != UNAUTHORIZED:
+            return None
+        challenges, sent = response.headers.get_list("www-authenticate"), credential[0][1] if credential else None
+        try:
+            if await self._authorizer.refused(UNAUTHORIZED, challenges, sent):
+                return await self._authorizer.header()
+        except McpError as error:
+            logger.debug("no token to take a stream up again: %s", type(error).__name__)
+        return None
 
     def _headers(self, out: Outgoing, credential: Sequence[tuple[str, str]]) -> httpx.Headers:
         """All headers of a request. Those of a method and name are kept: making them costs as much as the request."""

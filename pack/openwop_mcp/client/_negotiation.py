@@ -169,7 +169,7 @@ class Negotiator:
         status = error.http_status if self._http else None
         if status is not None and (status in eras.NO_EVIDENCE or status >= FIRST_SERVER_ERROR):
             return False
-        if error.rpc_code == messages.UNSUPPORTED_REVISION:
+        if error.rpc_code == messages.UNSUPPORTED_REVISION and error.delivery is Delivery.NOT_PROCESSED:
             return False
         verdict = eras.judge(_answered(error, http=self._http), probe=method == PROBE)
         if terms.legacy or verdict == "modern":
@@ -206,6 +206,18 @@ class Negotiator:
         while self._known is None or self._known.terms is terms:
             await self._landed(renewal)
         return self._known.terms
+
+    async def upgraded(self) -> Terms | None:
+        """Terms of revision 2026-07-28 in place of older ones, if the server speaks it by now; else those stand.
+
+        Raises:
+            McpError: It could not be asked.
+        """
+        before = self.terms
+        if before is not None and before.legacy:
+            await self._landed(lambda: self._found_out(before.generation, before))
+        now = self.terms
+        return None if now is None or now.legacy else now
 
     async def contradicted(self, terms: Terms, method: str, error: McpError) -> Terms | None:
         """Judge the refusal of a request of revision 2026-07-28: other terms to send it on, or None where it stands.
@@ -337,7 +349,12 @@ class Negotiator:
             if agreed.revision not in revisions.LEGACY or agreed.revision < self._floor:
                 self._leave(agreed)
                 raise NoCommonRevisionError(requested=revision, supported=shown([agreed.revision]), floor=self._floor)
-            await self._introduce(agreed)
+            try:
+                await self._introduce(agreed)
+            except McpError:
+                # It would take no request in it.
+                self._leave(agreed)
+                raise
         except McpError:
             # A server that was not probed may be another by now.
             self._unprobed_until = 0.0

@@ -109,6 +109,15 @@ class _Connector(aiohttp.TCPConnector):
         return connection
 
 
+class _Response(aiohttp.ClientResponse):
+    """Leaves the reason phrase out, which is for people: one that is not UTF-8 would be the end of its response."""
+
+    async def start(self, connection: Connection) -> aiohttp.ClientResponse:
+        await super().start(connection)
+        self.reason = None
+        return self
+
+
 class HttpPool:
     """Connections, by where they may go. Each worker in a process enters it; the last to leave closes it.
 
@@ -178,6 +187,8 @@ class HttpPool:
                     deadline.elsewhere()
                 response = await transport.handle_async_request(_request(method, there, headers, body))
         except UnicodeError as error:
+            if deadline.connected:
+                raise
             raise _no_host() from error
         except NETWORK_FAULTS as error:
             if deadline.refused is not None and not deadline.dialled and not deadline.connected:
@@ -286,6 +297,7 @@ def _session(context: ssl.SSLContext, reach: Reach) -> Callable[[], aiohttp.Clie
             connector=_Connector(
                 limit=0, ssl=context, keepalive_timeout=KEEP_ALIVE, socket_factory=_socket_factory(reach)
             ),
+            response_class=_Response,
             cookie_jar=aiohttp.DummyCookieJar(),
             skip_auto_headers=("User-Agent", "Accept-Encoding"),
             # Line limits are aiohttp's own business; event streams are read in chunks.

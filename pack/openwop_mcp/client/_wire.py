@@ -59,6 +59,7 @@ class Outgoing:
         terms: What it was made for. An ``initialize`` has terms of the revision that it offers.
         name: What ``Mcp-Name`` mirrors, for the methods that have it.
         headers: More headers of this one request, such as ``Mcp-Param-*``; stdio has none.
+        on_connected: Called when there is a connection to send it on, once or again where it is redirected.
     """
 
     request_id: int
@@ -67,6 +68,7 @@ class Outgoing:
     terms: Terms
     name: str | None = None
     headers: Sequence[tuple[str, str]] = ()
+    on_connected: Callable[[], None] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +173,15 @@ class Wire(Protocol):
         Raises:
             StaleTermsError: See there.
             McpError: Any of the tree; ``delivery`` says what is known of the request.
+        """
+        ...
+
+    async def tell(self, message: bytes, terms: Terms, limits: Timeouts) -> None:
+        """Send a notification without which the server is of no use.
+
+        Raises:
+            StaleTermsError: See there.
+            McpError: It was not taken, as far as can be known.
         """
         ...
 

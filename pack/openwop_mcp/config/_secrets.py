@@ -102,7 +102,7 @@ class SecretRef(Table):
             )
         if self._is_secret:
             # Here, where all of them are read: from now on no line of the log repeats it.
-            KNOWN.add(secret)
+            KNOWN.read((self.env, self.file), secret)
         return secret
 
     @property

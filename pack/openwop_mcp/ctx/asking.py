@@ -31,6 +31,7 @@ with workflow.unsafe.imports_passed_through():
     from openwop_mcp.verbatim import Verbatim
 
 __all__ = (
+    "LONGEST",
     "PATIENCE",
     "Asked",
     "InputRequest",

@@ -20,7 +20,7 @@ with workflow.unsafe.imports_passed_through():
     from openwop_mcp.calls import NODE, CallRequest, answering, interim, provenance
     from openwop_mcp.effects.decide import Again, Ask, Decision, Parked, decide
     from openwop_mcp.effects.doubt import Answer
-    from openwop_mcp.failures import CallFailure, read
+    from openwop_mcp.failures import CallFailure, Escaped, read, remembered
     from openwop_mcp.protocol import mrtr
     from openwop_mcp.sealed import check_open
     from openwop_mcp.telemetry.calls import count_doubt
@@ -35,6 +35,12 @@ FIRST_PAUSE = 0.25
 
 LONGEST_PAUSE = 8.0
 """Seconds of such a wait at most: rounds are bounded, and a server that is still not ready by then is asked in vain."""
+
+HEARD = "openwop-mcp.cancelled-with-a-result"
+"""Patch: before it, a call that had a result although it was cancelled went on as if it were not."""
+
+REMEMBERED = "openwop-mcp.escaped-before-the-last-attempt"
+"""Patch: before it a call ended as not sent, whatever had become of its earlier attempts, if its last one was not."""
 
 MAX_PROSE = 200
 """Characters of a summary, which is a line in Temporal's UI."""
@@ -59,7 +65,7 @@ class EndedError(Exception):
     """A call ended without a result.
 
     Attributes:
-        failure: That of the last attempt.
+        failure: That of the last attempt, in the light of those before it.
         decision: Why there is no further one.
     """
 
@@ -79,27 +85,31 @@ async def attempted(
     Args:
         request: The call.
         schedule: Schedules one attempt.
-        asking: Who is asked. Without it a doubt is an end like any other, and an interim record a result like any.
+        asking: Who is asked. Without it a doubt is an end like any other, and an interim record a result like any; one
+            that comes after a cancel is kept, as the call is all that there is to cancel.
 
     Raises:
         EndedError: There is no result.
         SealedError: It is encrypted still, as the worker's client has no keys.
-        asyncio.CancelledError: The call was cancelled.
+        asyncio.CancelledError: The call was cancelled; its result, if it had one, stands in history.
     """
     task = asyncio.current_task()
     assert task is not None
     cancels = task.cancelling()
     pauses = 0
+    escaped = Escaped.NO
     while True:
-        request, record = await _round(request, schedule, asking, task, cancels)
+        request, record, escaped = await _round(request, schedule, asking, task, cancels, escaped)
         check_open(record.payload)
         metadata = record.payload.metadata
         kind = interim(metadata)
-        if kind is None or asking is None:
+        if asking is None:
             return record
-        # Where an attempt ends in the moment in which the call is cancelled, the SDK tells of the end alone.
-        if task.cancelling() > cancels:
+        # Where an attempt ends after the call was cancelled, the SDK tells of the end alone.
+        if task.cancelling() > cancels and (kind is not None or workflow.patched(HEARD)):
             raise asyncio.CancelledError
+        if kind is None:
+            return record
         result, named = record.payload.data, replace(request, node=request.node or provenance(metadata, NODE))
         if kind == "approval":
             request = named.approved_as(await asking.for_approval(named, result))
@@ -122,14 +132,15 @@ async def _round(
     asking: Asking | None,
     task: asyncio.Task[object],
     cancels: int,
-) -> tuple[CallRequest, RawValue]:
-    """Make attempts until one has a record; it, and what was asked by it."""
+    escaped: Escaped,
+) -> tuple[CallRequest, RawValue, Escaped]:
+    """Make attempts until one has a record; what was asked by it, it, and what those before it may have done."""
     # The limits of attempts are those of one round: that a server or a person is asked is no failure of the call.
     before = 0 if request.input is None and request.approved is None else request.attempt - 1
     waited, parked = 0.0, Parked()
     while True:
         try:
-            return request, await schedule(request)
+            return request, await schedule(request), escaped
         except ActivityError as error:
             if error.failure is None:
                 raise
@@ -139,12 +150,14 @@ async def _round(
                 raise asyncio.CancelledError from error
             attempts, postponed = request.attempt - before - parked.times, failure.happened.postponed is not None
             decision = decide(failure.policy, attempts, waited, failure.happened, parked)
-            # An attempt that found no room has not carried out what a person decided.
-            activity_id, answer = error.activity_id, request.answer if postponed else None
+            escaped = escaped.after(failure)
+            activity_id, answer = error.activity_id, None
             if isinstance(decision, Ask) and asking is not None:
                 answer = await asking.about_doubt(failure)
             elif not isinstance(decision, Again):
-                raise EndedError(failure, decision) from error
+                known = remembered(failure, escaped)
+                told = known if known is not failure and workflow.patched(REMEMBERED) else failure
+                raise EndedError(told, decision) from error
         if isinstance(decision, Again):
             if decision.wait > 0:
                 word = "postponed" if postponed else "retry"

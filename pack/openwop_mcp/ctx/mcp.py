@@ -33,7 +33,7 @@ with workflow.unsafe.imports_passed_through():
         recorded,
     )
     from openwop_mcp.ceilings import MAX_CALL_BYTES, call_ceiling
-    from openwop_mcp.ctx.asking import PATIENCE, Asked, InputRequest, OnInput, Questions, is_patience
+    from openwop_mcp.ctx.asking import LONGEST, PATIENCE, Asked, InputRequest, OnInput, Questions, is_patience
     from openwop_mcp.ctx.attempts import ONE_ATTEMPT, EndedError, attempted
     from openwop_mcp.effects.decide import RetryPolicy
     from openwop_mcp.effects.delivery import Delivery
@@ -73,6 +73,12 @@ LONGEST_HEARTBEAT = timedelta(days=1)
 
 ATTEMPT_TIMEOUT = timedelta(hours=2)
 """Backstop for one attempt. The limits that matter are the server's ``timeouts``, of at most an hour, in the worker."""
+
+MAX_QUEUE = 1_000
+"""Characters of a task queue's name, as Temporal takes them."""
+
+MISUSE = "openwop-mcp.misuse-refused"
+"""Patch: before it what :func:`_check_types` refuses went on, and may stand in histories of calls that went well."""
 
 Arguments = Mapping[str, Any] | bytes | Verbatim
 
@@ -276,6 +282,7 @@ async def _call(
     on_input: OnInput | None = None,
     input_timeout: timedelta | None = None,
 ) -> Verbatim:
+    _check_types(asked, retry, task_queue, on_input)
     _check_short("name", asked.name, MAX_NAME)
     _check_short("uri", asked.uri, MAX_URI)
     _check_times(timeout, heartbeat_timeout)
@@ -315,9 +322,41 @@ async def _call(
 
 
 def _level(log_level: LogLevel | None) -> LogLevel | None:
-    if log_level is not None and log_level not in LOG_LEVELS:
+    if log_level is not None and not (isinstance(log_level, str) and log_level in LOG_LEVELS):
         raise _refused(InvalidRequestError(f"log_level: give one of {', '.join(sorted(LOG_LEVELS))}", path="log_level"))
     return log_level
+
+
+def _check_types(asked: CallRequest, retry: object, task_queue: object, on_input: object) -> None:
+    """Refuse what no type checker has seen: found out later, it would fail the workflow task for ever."""
+    texts = {"name": asked.name, "uri": asked.uri, "cursor": asked.cursor}
+    wrong = [(option, "give a text") for option, given in texts.items() if not isinstance(given, str | None)]
+    if not isinstance(asked.server_id, str):
+        wrong.append(("server_id", "give a text"))
+    if retry is not None and not _is_policy(retry):
+        told = "give an openwop_mcp.RetryPolicy (Temporal has another of that name), or None: 'attempts' is a whole"
+        wrong.append(
+            ("retry", f"{told} number from 1, 'max_wait' and 'total' are seconds from 0 to {LONGEST.days} days")
+        )
+    if not (task_queue is None or (isinstance(task_queue, str) and len(task_queue) <= MAX_QUEUE)):
+        wrong.append(("task_queue", f"give a text of at most {MAX_QUEUE} characters"))
+    if not (on_input is None or callable(on_input)):
+        wrong.append(("on_input", "give an async function, or None"))
+    if wrong and workflow.patched(MISUSE):
+        option, told = wrong[0]
+        raise _refused(InvalidRequestError(f"{option}: {told}", path=option))
+
+
+def _is_policy(retry: object) -> bool:
+    return (
+        isinstance(retry, RetryPolicy)
+        and type(retry.attempts) is int
+        and retry.attempts >= 1
+        and all(
+            type(seconds) in {int, float} and 0 <= seconds <= LONGEST.total_seconds()
+            for seconds in (retry.max_wait, retry.total)
+        )
+    )
 
 
 def _check_short(option: str, text: str | None, most: int) -> None:

@@ -127,6 +127,9 @@ _REFUSED = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_REVISION}
 # From this status on, HTTP itself says that the body is about the request that it answers.
 _ERROR_STATUS = 400
 
+# With this one it says that the request was refused as such.
+_BAD_REQUEST = 400
+
 
 class TooDeepError(jsontext.JsonTextError):
     """The message is nested deeper than messages are read."""
@@ -205,7 +208,7 @@ def answer(data: bytes, request_id: int, *, method: str, http_status: int, legac
         request_id: Id of the request that was sent.
         method: Method of the request; decides which results can be.
         http_status: Status the message came with.
-        legacy: Whether the revision is one that knows no types of result.
+        legacy: Whether the revision is one that knows no types of result, and no errors that refuse an envelope.
 
     Raises:
         RpcError: if the server answered with an error.
@@ -223,7 +226,7 @@ def answer(data: bytes, request_id: int, *, method: str, http_status: int, legac
         received = excerpt(envelope["id"]) if "id" in envelope else "none"
         raise _malformed("wrong_id", data, method, f": expected id {request_id}, received {received}")
     if error is not None:
-        raise _rpc_error(error, data, method, http_status)
+        raise _rpc_error(error, data, method, http_status, legacy=legacy)
     if result is None or jsontext.kind(result) != "object":
         raise _malformed("invalid_result", data, method)
     found = None if legacy else jsontext.member(result, "resultType")
@@ -341,7 +344,9 @@ def _is_about(envelope: Mapping[str, bytes], request_id: int, http_status: int) 
     return received in (None, b"null") or (http_status >= _ERROR_STATUS and received.startswith(b'"'))
 
 
-def _rpc_error(error: bytes, data: bytes, method: str, http_status: int) -> RpcError | MalformedAnswerError:
+def _rpc_error(
+    error: bytes, data: bytes, method: str, http_status: int, *, legacy: bool
+) -> RpcError | MalformedAnswerError:
     fields = dict(jsontext.members(error)) if jsontext.kind(error) == "object" else {}
     code, message = _value(fields.get("code")), _value(fields.get("message"))
     if isinstance(code, float) and code.is_integer():
@@ -353,7 +358,8 @@ def _rpc_error(error: bytes, data: bytes, method: str, http_status: int) -> RpcE
         rpc_code=code,
         error=error,
         http_status=http_status,
-        not_processed=code in _REFUSED,
+        # In older revisions these codes are a server's own, unless HTTP says as well that the request was refused.
+        not_processed=code in _REFUSED and (not legacy or http_status == _BAD_REQUEST),
     )
 
 

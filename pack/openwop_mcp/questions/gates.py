@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from openwop_mcp import jsontext
+from openwop_mcp.errors import InvalidRequestError
 from openwop_mcp.questions.custom import check_kind, check_own, own_question
 from openwop_mcp.questions.expiry import REJECTED
 from openwop_mcp.questions.question import Kind, Question
@@ -91,13 +92,18 @@ def check_gate(type_id: str, config: bytes, resume_value: bytes) -> None:
     else:
         # The schema of its answer is made of what is checked here one by one.
         check_kind(asked.kind, jsontext.member(asked.payload, "data") or b"{}", resume_value)
+    if asked.kind == "approval" and _action(resume_value) == "ask":
+        raise InvalidRequestError(
+            "'ask' would leave the question open with nobody told of it: write another 'action', once you know",
+            path="action",
+        )
 
 
 def gate_outcome(type_id: str, config: bytes, resume_value: bytes) -> Outcome:
     """How a gate ends with an answer that :func:`check_gate` has let through."""
     kind = gate_question(type_id, config, {}, key="-", node_id="-").kind
     given = dict(jsontext.members(resume_value)) if jsontext.kind(resume_value) == "object" else {}
-    if kind == "approval" and jsontext.decode(given["action"]) == "reject":
+    if kind == "approval" and _action(resume_value) == "reject":
         return Outcome(None, REJECTED, "the approval that the node waited for was rejected")
     match type_id:
         case "core.approvalGate":
@@ -107,6 +113,10 @@ def gate_outcome(type_id: str, config: bytes, resume_value: bytes) -> Outcome:
             return Outcome({"answers": given["answers"]})
         case _:
             return Outcome({"resumeValue": resume_value})
+
+
+def _action(resume_value: bytes) -> object:
+    return jsontext.decode(jsontext.member(resume_value, "action") or b"null")
 
 
 def _approval(config: Mapping[str, bytes], inputs: Mapping[str, bytes], node_id: str) -> bytes:

@@ -6,13 +6,13 @@ back is for others.
 
 from openwop_mcp.redaction._known import KNOWN, Known
 from openwop_mcp.redaction._needles import MIN_SECRET
-from openwop_mcp.redaction._redactor import MARK, MAX_CLEANED, MAX_SECRETS, Redacted, Redactor, TooManyEchoesError
+from openwop_mcp.redaction._redactor import MARK, MAX_CLEANED, MAX_TOKENS, Redacted, Redactor, TooManyEchoesError
 
 __all__ = (
     "KNOWN",
     "MARK",
     "MAX_CLEANED",
-    "MAX_SECRETS",
+    "MAX_TOKENS",
     "MIN_SECRET",
     "Known",
     "Redacted",

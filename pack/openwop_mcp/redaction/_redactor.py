@@ -5,6 +5,7 @@ Knows the secrets that it was told, and no more. Leaves every byte beside them a
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import re
@@ -18,19 +19,20 @@ from openwop_mcp.redaction._needles import needles
 from openwop_mcp.redaction._search import Search
 from openwop_mcp.redaction._views import LONGEST_REFERENCE, REFERENCE_BEGUN, Span, View, readings, unescaped
 
-__all__ = ("MARK", "MAX_CLEANED", "MAX_SECRETS", "Keeper", "Redacted", "Redactor", "TooManyEchoesError")
+__all__ = ("MARK", "MAX_CLEANED", "MAX_TOKENS", "Keeper", "Redacted", "Redactor", "TooManyEchoesError")
 
 MARK = "[credential]"
 """Stands where a credential was."""
 
-MAX_SECRETS = 32
-"""Secrets looked for at once for one server: those of its settings and a day's tokens, one an hour."""
+MAX_TOKENS = 32
+"""Tokens of one server that are looked for at once: a day's, one an hour, and some that they were had with."""
 
 MAX_CLEANED = 64 * 1024
-"""Bytes of a JSON-RPC error that are searched and kept: no failure carries a longer one (`MAX_RPC_ERROR` there)."""
+"""Bytes of a JSON-RPC error that are searched at once: longer ones take a thread, and few can be kept."""
 
 MAX_ECHOES = 100_000
-"""Places that are replaced in one answer, each of which takes memory: one with more is nothing but echoes."""
+"""Places that are replaced in one answer, each of which takes memory, and excerpts that are searched in one error, at
+20 us each: one with more is nothing but echoes."""
 
 CUT = "…"
 """How an excerpt ends that was cut off, perhaps in the middle of a credential."""
@@ -84,43 +86,51 @@ class Redactor:
     Args:
         values: Header values and others that are, or hold, secrets; with or without a scheme. What is shorter than a
             setting may be is not looked for.
-        most: How many are looked for at once; None for all. Those told last stay.
         also: Is told of each as well.
     """
 
-    def __init__(self, values: Iterable[str], *, most: int | None = MAX_SECRETS, also: Keeper | None = None) -> None:
+    def __init__(self, values: Iterable[str], *, also: Keeper | None = None) -> None:
         self._needles: dict[str, list[bytes]] = {}
-        self._most = most
+        self._tokens: dict[str, None] = {}
         self._also = also
-        self._search: Search | None = None
-        self._numbers: Search | None = None
-        self._begin: Mapping[bytes, list[bytes]] | None = None
+        self._known = _Known(())
         for value in values:
             self.add(value)
 
     def add(self, value: str) -> None:
-        """Look for one more secret from now on, besides those that it may have replaced: they can come back too."""
-        known = self._needles.pop(value, None)
-        if known is not None:
-            self._needles[value] = known
+        """Look for one more secret, from now on and until it is dropped."""
+        self._tokens.pop(value, None)
+        if value in self._needles:
             return
         self._needles[value] = needles(value)
         if self._also is not None:
             self._also.add(value)
-        if self._most is not None and len(self._needles) > self._most:
-            self.drop(next(iter(self._needles)))
-        self._search = self._numbers = self._begin = None
+        self._known = _Known(tuple(itertools.chain.from_iterable(self._needles.values())))
+
+    def rotate(self, value: str) -> None:
+        """Look for a secret that others follow, besides those before it: they can come back too.
+
+        Of such only those told last stay, :data:`MAX_TOKENS`.
+        """
+        if value in self._needles and value not in self._tokens:
+            return
+        self.add(value)
+        self._tokens[value] = None
+        if len(self._tokens) > MAX_TOKENS:
+            self.drop(next(iter(self._tokens)))
 
     def drop(self, value: str) -> None:
         """Look for a secret no more."""
+        self._tokens.pop(value, None)
         if self._needles.pop(value, None) is not None and self._also is not None:
             self._also.drop(value)
-        self._search = self._numbers = self._begin = None
+        self._known = _Known(tuple(itertools.chain.from_iterable(self._needles.values())))
 
     def clean(self, error: McpError) -> None:
         """Take the secrets out of an error's message, facts and JSON-RPC error, and of those that led to it.
 
-        A JSON-RPC error of over 64 KiB is replaced: by its code, its message as far as it is shown, and its length.
+        A JSON-RPC error of over 64 KiB is replaced, by its code, its message as far as it is shown, and its length:
+        ``whole`` of it is to be searched by whoever can keep it, in a thread.
         """
         if not self._needles:
             return
@@ -132,7 +142,8 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """A text without the secrets; where it ends as an excerpt does that was cut, without the beginning of one."""
-        search = self._searched()
+        known = self._known
+        search = known.search()
         data = text.encode("utf-8", "surrogatepass")
         lower = data.lower()
         cut = text.endswith(CUT)
@@ -141,7 +152,7 @@ class Redactor:
         spans = _whole(View(lower), search)
         if cut:
             lower = lower.removesuffix(_CUT[0])
-            spans += [(begun, len(lower)) for begun in self._begun(View(lower), search)]
+            spans += [(begun, len(lower)) for begun in _begun(View(lower), known)]
         return _marked(data, spans)[0].decode("utf-8", "surrogatepass") if spans else text
 
     def json(self, data: bytes) -> Redacted | None:
@@ -152,7 +163,7 @@ class Redactor:
         Raises:
             TooManyEchoesError: It holds more than are replaced.
         """
-        search = self._searched()
+        search = self._known.search()
         lower = data.lower()
         if not search.may_hold(lower):
             return None
@@ -164,10 +175,7 @@ class Redactor:
 
     def has_number(self, data: bytes) -> bool:
         """Whether a JSON text holds a secret of digits as a number, or in one, where no mark can stand."""
-        if self._numbers is None:
-            forms = itertools.chain.from_iterable(self._needles.values())
-            self._numbers = Search(form for form in forms if form.isdigit())
-        places = list(itertools.islice(self._numbers.spans(data), MAX_ECHOES))
+        places = list(itertools.islice(self._known.numbers().spans(data), MAX_ECHOES))
         return len(_inside_strings(data, places)) < len(places)
 
     def _clean(self, error: McpError) -> None:
@@ -177,43 +185,83 @@ class Redactor:
         if isinstance(error, HttpStatusError):
             error.challenges = [self.text(challenge) for challenge in error.challenges]
         if isinstance(error, RpcError):
-            error.error = self._rpc(error.error) if len(error.error) <= MAX_CLEANED else _outline(error)
+            whole = functools.partial(self._rpc, error.error, _outline(error))
+            if len(error.error) <= MAX_CLEANED:
+                error.error = whole()
+            else:
+                error.error, error.whole = _outline(error), whole
 
     def _value(self, value: Any) -> Any:
         if isinstance(value, str):
             return self.text(value)
         return [self._value(item) for item in value] if isinstance(value, list) else value
 
-    def _rpc(self, data: bytes) -> bytes:
-        """A JSON-RPC error without the secrets, those included that an excerpt in it cuts off."""
-        search = self._searched()
+    def _rpc(self, data: bytes, outline: bytes) -> bytes:
+        """A JSON-RPC error without the secrets, those included that an excerpt in it cuts off; else its outline."""
+        try:
+            return self._searched_through(data)
+        except TooManyEchoesError:
+            return outline
+
+    def _searched_through(self, data: bytes) -> bytes:
+        known = self._known
+        search = known.search()
         lower = data.lower()
         cut = any(mark in lower for mark in _CUT)
         if not (cut or search.may_hold(lower)):
             return data
-        spans = _inside_strings(data, _whole(unescaped(lower), search))
+        spans = _inside_strings(data, _whole(unescaped(lower), search, MAX_ECHOES))
+        excerpts = 0
         for start, end in (found.span() for found in _JSON_STRING.finditer(data) if cut):
             text = lower[start + 1 : end - 1]
             if text.endswith(_CUT):
+                excerpts += 1
+                if excerpts > MAX_ECHOES:
+                    raise TooManyEchoesError
                 text = text.removesuffix(_CUT[0]).removesuffix(_CUT[1])
-                begun = self._begun(unescaped(text), search)
+                begun = _begun(unescaped(text), known)
                 spans += [(start + 1 + one, start + 1 + len(text)) for one in begun]
         return _marked(data, spans)[0] if spans else data
 
-    def _searched(self) -> Search:
+
+class _Known:
+    """The secrets of a moment, and what looks for them, made when it is first needed.
+
+    A redactor that is told another has another of these: a thread may be making one of this meanwhile.
+    """
+
+    def __init__(self, forms: Sequence[bytes]) -> None:
+        self._forms = forms
+        self._search: Search | None = None
+        self._numbers: Search | None = None
+        self._beginnings: Mapping[bytes, Sequence[bytes]] | None = None
+
+    def search(self) -> Search:
+        """Finds all of them."""
         if self._search is None:
-            self._search = Search(itertools.chain.from_iterable(self._needles.values()))
+            self._search = Search(self._forms)
         return self._search
 
-    def _begun(self, root: View, search: Search) -> list[int]:
-        """Where the secrets start that the end of the text cuts off."""
-        if self._begin is None:
+    def numbers(self) -> Search:
+        """Finds those of digits."""
+        if self._numbers is None:
+            self._numbers = Search(form for form in self._forms if form.isdigit())
+        return self._numbers
+
+    def beginnings(self) -> Mapping[bytes, Sequence[bytes]]:
+        """Them by how they begin."""
+        if self._beginnings is None:
             begin: dict[bytes, list[bytes]] = {}
-            for needle in itertools.chain.from_iterable(self._needles.values()):
-                begin.setdefault(needle[:START], []).append(needle)
-            self._begin = begin
-        begun = [(view, _first_begun(view.data, self._begin)) for view in readings(root, search.promising)]
-        return [view.origins([(start, start + 1)])[0][0] for view, start in begun if start is not None]
+            for form in self._forms:
+                begin.setdefault(form[:START], []).append(form)
+            self._beginnings = begin
+        return self._beginnings
+
+
+def _begun(root: View, known: _Known) -> list[int]:
+    """Where the secrets start that the end of the text cuts off."""
+    begun = [(view, _first_begun(view.data, known.beginnings())) for view in readings(root, known.search().promising)]
+    return [view.origins([(start, start + 1)])[0][0] for view, start in begun if start is not None]
 
 
 def _whole(root: View, search: Search, most: int | None = None) -> list[Span]:

@@ -12,14 +12,16 @@ from typing import Literal
 
 __all__ = ("ENGINES", "ENGINE_VERSION", "Feature")
 
-Feature = Literal["questions", "tool-sessions"]
+Feature = Literal["questions", "tool-sessions", "earlier-attempts"]
 """``questions``: a node waits with what its server asks and with approvals of its call, and gates are nodes.
-``tool-sessions``: the log tells when a node began to call its tool, and when it was done with it."""
+``tool-sessions``: the log tells when a node began to call its tool, and when it was done with it.
+``earlier-attempts``: the failure of a node says so where its last attempt sent nothing and one before it may have."""
 
 ENGINES: Mapping[int, frozenset[Feature]] = MappingProxyType(
     {
         1: frozenset(),
         2: frozenset({"questions", "tool-sessions"}),
+        3: frozenset({"questions", "tool-sessions", "earlier-attempts"}),
     }
 )
 """Every version that can still be run and told, with its features."""

@@ -12,6 +12,7 @@ from enum import StrEnum
 from openwop_mcp.calls import Input
 from openwop_mcp.effects.decide import Parked
 from openwop_mcp.effects.doubt import Answer
+from openwop_mcp.failures import Escaped
 from openwop_mcp.runs.definition import Connection, Definition, Edge, Node, Operand
 
 __all__ = ("UNSETTLED", "GraphEdge", "GraphNode", "Says", "Status", "graph", "rule_holds")
@@ -70,7 +71,8 @@ class GraphNode:
         waited: Seconds waited between attempts.
         parked: How it has waited for room, since the attempts that do not count.
         started: When the first attempt began, in milliseconds since 1970.
-        answer: What a person decided about its effect, for the next attempt.
+        answer: What a person decided about its effect, for all attempts until it is carried out.
+        escaped: Whether an attempt so far may have had its effect.
         input: What answers its server's last question, for all attempts from then on.
         approved: JSON text of what a person approved of its call, for all attempts from then on.
         tool: The id of the tool that it calls, as long as its session is open.
@@ -90,6 +92,7 @@ class GraphNode:
     parked: Parked = field(default_factory=Parked)
     started: int = 0
     answer: Answer | None = None
+    escaped: Escaped = Escaped.NO
     input: Input | None = None
     approved: bytes | None = None
     tool: str | None = None

@@ -22,7 +22,7 @@ from openwop_mcp.nodes import REGISTRY, NodeCall
 from openwop_mcp.runs.endings import Ending, ending
 from openwop_mcp.runs.events import timestamp
 
-__all__ = ("EffectAttempt", "State", "effect_attempts")
+__all__ = ("EffectAttempt", "Ledger", "State", "effect_attempts", "needs_values")
 
 State = Literal["claimed", "completed", "released", "escaped"]
 """Under way; answered; nothing happened; nobody knows (OpenWOP v2, effect ledger)."""
@@ -36,6 +36,9 @@ STATES: Mapping[Delivery, State] = {
 """State by what is known of the request of an attempt that failed."""
 
 CALL_TOOL = frozenset({ACTIVITY_NAMES["callTool"], PERFORM})
+
+_CALLS = CALL_TOOL | {type_id for type_id, node_type in REGISTRY.items() if node_type.run == "activity"}
+"""The activities that may call a tool."""
 
 CLOSED = frozenset(
     f"workflow_execution_{how}_event_attributes"
@@ -94,6 +97,66 @@ class EffectAttempt:
         }
 
 
+class Ledger:
+    """The attempts of a workflow at effects, told from its events one by one.
+
+    Args:
+        workflow_id: The workflow.
+        tenant: Whose worker made the calls that name no tenant.
+    """
+
+    def __init__(self, *, workflow_id: str, tenant: str) -> None:
+        self._workflow_id = workflow_id
+        self._tenant = tenant
+        self._part = ""
+        self._before: list[EffectAttempt] = []
+        # By the events that scheduled them, which are numbered anew in each part of a chain.
+        self._found: dict[int, EffectAttempt] = {}
+
+    def take(self, event: temporalio.api.history.v1.HistoryEvent) -> None:
+        """Take the next event; from the first one of each part of a chain of continue-as-new on.
+
+        Large values need to be in their places only where :func:`needs_values` says so; elsewhere their metadata do.
+        """
+        kind = event.WhichOneof("attributes")
+        at = event.event_time.ToMilliseconds()
+        if kind == "workflow_execution_started_event_attributes":
+            self._part = event.workflow_execution_started_event_attributes.original_execution_run_id
+            self._before += self._found.values()
+            self._found = {}
+        elif kind == "activity_task_scheduled_event_attributes":
+            if (asked := self._asked(event.activity_task_scheduled_event_attributes, at)) is not None:
+                self._found[event.event_id] = asked
+        elif kind in CLOSED:
+            # What is open then ended nowhere: no answer of it can be recorded any more.
+            for key, one in self._found.items():
+                if one.state is None:
+                    self._found[key] = replace(one, state="escaped", at=at)
+        elif (end := ending(event)) is not None and (found := self._found.get(end.scheduled_event_id)) is not None:
+            self._found[end.scheduled_event_id] = replace(_as_told(found, end), at=at)
+
+    def attempts(self) -> list[EffectAttempt]:
+        """The attempts so far, in the order in which they were scheduled."""
+        return _judged([*self._before, *self._found.values()])
+
+    def _asked(
+        self, attributes: temporalio.api.history.v1.ActivityTaskScheduledEventAttributes, at: int
+    ) -> EffectAttempt | None:
+        if (asked := _asked(attributes)) is None:
+            return None
+        request, arguments, activity_id = asked
+        effect = request.effect(
+            arguments,
+            tenant=request.tenant or self._tenant,
+            workflow_id=self._workflow_id,
+            run_id=self._part,
+            activity_id=activity_id,
+        )
+        node = request.node or activity_id
+        waits = request.idempotency_key is not None and attributes.activity_type.name != PERFORM
+        return EffectAttempt(effect, node, request.attempt, activity_id, at, waits=waits, round=request.round)
+
+
 def effect_attempts(
     parts: Iterable[Sequence[temporalio.api.history.v1.HistoryEvent]], *, workflow_id: str, tenant: str
 ) -> list[EffectAttempt]:
@@ -104,44 +167,20 @@ def effect_attempts(
         workflow_id: The workflow.
         tenant: Whose worker made the calls that name no tenant.
     """
-    found: list[EffectAttempt] = []
+    ledger = Ledger(workflow_id=workflow_id, tenant=tenant)
     for events in parts:
-        found += _of_part(events, workflow_id, tenant)
-    return _judged(found)
+        for event in events:
+            ledger.take(event)
+    return ledger.attempts()
 
 
-def _of_part(
-    events: Sequence[temporalio.api.history.v1.HistoryEvent], workflow_id: str, tenant: str
-) -> list[EffectAttempt]:
-    found: dict[int, EffectAttempt] = {}
-    part = ""
-    for event in events:
-        kind = event.WhichOneof("attributes")
-        at = event.event_time.ToMilliseconds()
-        if kind == "workflow_execution_started_event_attributes":
-            part = event.workflow_execution_started_event_attributes.original_execution_run_id
-        elif kind == "activity_task_scheduled_event_attributes":
-            if (asked := _asked(event.activity_task_scheduled_event_attributes)) is not None:
-                request, arguments, activity_id = asked
-                effect = request.effect(
-                    arguments,
-                    tenant=request.tenant or tenant,
-                    workflow_id=workflow_id,
-                    run_id=part,
-                    activity_id=activity_id,
-                )
-                node = request.node or activity_id
-                sends = event.activity_task_scheduled_event_attributes.activity_type.name == PERFORM
-                waits = request.idempotency_key is not None and not sends
-                found[event.event_id] = EffectAttempt(
-                    effect, node, request.attempt, activity_id, at, waits=waits, round=request.round
-                )
-        elif kind in CLOSED:
-            # What is open then ended nowhere: no answer of it can be recorded any more.
-            found = {key: one if one.state else replace(one, state="escaped", at=at) for key, one in found.items()}
-        elif (end := ending(event)) is not None and (one := found.get(end.scheduled_event_id)) is not None:
-            found[end.scheduled_event_id] = replace(_as_told(one, end), at=at)
-    return list(found.values())
+def needs_values(event: temporalio.api.history.v1.HistoryEvent) -> bool:
+    """Whether a ledger takes more of an event than its values' metadata: what was sent, or why there is no answer."""
+    return (
+        event.activity_task_scheduled_event_attributes.activity_type.name in _CALLS
+        or event.HasField("activity_task_failed_event_attributes")
+        or event.HasField("activity_task_timed_out_event_attributes")
+    )
 
 
 def _asked(

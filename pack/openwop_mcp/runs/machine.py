@@ -17,9 +17,9 @@ from openwop_mcp.calls import MAX_DEPTH, Input, Interim, answering, interim, of_
 from openwop_mcp.ceilings import MAX_CALL_BYTES
 from openwop_mcp.effects.decide import Again, Ask, Decision, Parked, RetryPolicy, decide
 from openwop_mcp.effects.delivery import Delivery
-from openwop_mcp.effects.doubt import Answer, read_verdict
+from openwop_mcp.effects.doubt import read_verdict
 from openwop_mcp.errors import InvalidRequestError
-from openwop_mcp.failures import CallFailure, conclude
+from openwop_mcp.failures import CallFailure, Escaped, conclude, remembered
 from openwop_mcp.questions.decisions import attributed
 from openwop_mcp.questions.decisions import decision as told_decision
 from openwop_mcp.questions.gates import Outcome
@@ -132,14 +132,13 @@ _NOTHING: Outputs = {}
 class _Flight:
     """Something under way: an attempt's activity, a timer due at ``due``, or a question. It took ``size`` bytes.
 
-    An attempt that a pause has ``cut`` stays until its activity has answered. An attempt carries out an ``answer``.
+    An attempt that a pause has ``cut`` stays until its activity has answered.
     """
 
     purpose: Literal["call", "delay", "retry", "cancel-grace", "input-backoff", "interrupt"]
     node: GraphNode | None
     due: int = 0
     size: int = OVERHEAD
-    answer: Answer | None = None
     cut: bool = False
 
 
@@ -489,9 +488,7 @@ class RunMachine:
 
     def _attempt_ended(self, flight: _Flight, node: GraphNode, fact: NodeSucceeded | NodeFailed) -> None:
         if isinstance(fact, NodeFailed):
-            if fact.failure.happened.postponed is not None:
-                # What the attempt was to carry out, it has not.
-                node.answer = flight.answer
+            node.escaped = node.escaped.after(fact.failure)
             if flight.cut and self._stopping is None and _nothing_to_lose(fact.failure):
                 self._put_back(node)
             else:
@@ -499,21 +496,23 @@ class RunMachine:
         elif (kind := self._interim(fact)) is None:
             self._complete(node, {"result": fact.result}, of_redaction(fact.metadata))
         else:
-            self._ask(flight, node, kind, fact)
+            self._ask(node, kind, fact)
 
     def _attempt_failed(self, node: GraphNode, failure: CallFailure) -> None:
         if self._stopping is not None:
             if failure.cancelled:
                 self._cancelled(node, self._stopping.reason)
             else:
-                self._fail(node, _error_of(failure))
+                self._fail(node, _error_of(self._remembered(node, failure)))
             return
         decision = self._decide(node, failure)
         if isinstance(decision, Ask):
+            # Leave to send again is used up by that.
+            node.answer = None
             self._suspend(node, waiting.ask_about_doubt(conclude(failure, decision), dict(self._inputs_of(node))))
             return
         if not isinstance(decision, Again):
-            self._fail(node, _error_of(conclude(failure, decision)))
+            self._fail(node, _error_of(conclude(self._remembered(node, failure), decision)))
             return
         error = _error_of(failure)
         if self._halted:
@@ -536,6 +535,9 @@ class RunMachine:
             self._start_timer("retry", node, decision.wait)
         else:
             self._ready.append(node)
+
+    def _remembered(self, node: GraphNode, failure: CallFailure) -> CallFailure:
+        return remembered(failure, node.escaped) if self._start.has("earlier-attempts") else failure
 
     def _decide(self, node: GraphNode, failure: CallFailure) -> Decision:
         attempts = node.attempt - max(node.cut, node.before) - node.parked.times
@@ -683,7 +685,7 @@ class RunMachine:
         """What there is to be asked before a call has a result; None where it has one."""
         return interim(fact.metadata) if self._start.has("questions") else None
 
-    def _ask(self, flight: _Flight, node: GraphNode, kind: Interim, fact: NodeSucceeded) -> None:
+    def _ask(self, node: GraphNode, kind: Interim, fact: NodeSucceeded) -> None:
         """Go on from an attempt that ended with something to be asked: such an attempt uses up nothing."""
         if self._stopping is not None:
             self._cancelled(node, self._stopping.reason)
@@ -691,10 +693,10 @@ class RunMachine:
         node.before, node.waited, node.parked = node.attempt, 0.0, Parked()
         inputs = dict(self._inputs_of(node))
         if kind == "approval":
-            # What the attempt was to carry out, it has not.
-            node.answer = flight.answer
             self._suspend(node, waiting.ask_about_call(node.spec, node.attempt, fact.result, inputs))
             return
+        # What was decided was carried out: the server has answered.
+        node.answer = None
         following = answering(fact.result, fact.metadata, None, before=node.input)
         if not waiting.asks_nothing(fact.result):
             self._suspend(node, waiting.ask_for_input(node.spec, node.attempt, fact.result, following, inputs))
@@ -918,12 +920,11 @@ class RunMachine:
                     self._fail(node, _too_large(size, self._start.options))
                     return
                 self._open_session(node, inputs)
-                decided, node.answer = node.answer, None
-                answer = None if decided is None else decided.encode()
+                answer = None if node.answer is None else node.answer.encode()
                 allowed = self._allowed_of(spec)
                 head = len(spec.config) + len(answer or b"") + len(allowed or b"") + carried
                 size = self._cost(head) + self._cost(len(given)) + OVERHEAD
-                ordinal = self._fly(_Flight("call", node, size=size, answer=decided))
+                ordinal = self._fly(_Flight("call", node, size=size))
                 self._calls += 1
                 self._bytes += size
                 self._commands.append(
@@ -1018,6 +1019,7 @@ class RunMachine:
         self._event("node.cancelled", node, lambda: _reason(reason))
 
     def _settle(self, node: GraphNode) -> None:
+        node.answer = None
         self._open -= 1
         if self._stopping is None:
             self._settled.append(node)
@@ -1337,7 +1339,6 @@ class RunMachine:
             if flight.node is not None and flight.purpose != "interrupt"
         ]
         asking = {ordinal: flight.node.spec.id for ordinal, flight in self._flights.items() if flight.node is not None}
-        answers = [(key, node.answer.encode()) for key, node in self._nodes.items() if node.answer is not None]
         failure = self._failure
         members = [
             ("sequence", jsontext.encode(self._sequence)),
@@ -1375,8 +1376,6 @@ class RunMachine:
             ),
         ]
         members += self._waits.state(asking)
-        if answers:
-            members.append(("answers", jsontext.build(answers)))
         members += self._state_of_calls()
         if large:
             members.append(("kept", jsontext.encode(list(large))))
@@ -1396,15 +1395,19 @@ class RunMachine:
     def _state_of_calls(self) -> Members:
         """What the calls of nodes that are not through carry along, and which of their attempts do not count."""
         nodes = {key: node for key, node in self._nodes.items() if node.status in UNSETTLED}
+        answers = [(key, node.answer.encode()) for key, node in nodes.items() if node.answer is not None]
         carried = [(key, node.input.encode()) for key, node in nodes.items() if node.input is not None]
         approved = [(key, node.approved) for key, node in nodes.items() if node.approved is not None]
         before = {key: node.before for key, node in nodes.items() if node.before}
         parked = {key: [node.parked.times, node.parked.seconds] for key, node in nodes.items() if node.parked.times}
+        escaped = {key: node.escaped for key, node in nodes.items() if node.escaped is not Escaped.NO}
         return [
+            *([("answers", jsontext.build(answers))] if answers else []),
             *([("carried", jsontext.build(carried))] if carried else []),
             *([("approved", jsontext.build(approved))] if approved else []),
             *([("before", jsontext.encode(before))] if before else []),
             *([("parked", jsontext.encode(parked))] if parked else []),
+            *([("escaped", jsontext.encode(escaped))] if escaped else []),
         ]
 
     def _restore(self, state: bytes, kept: Sequence[bytes]) -> None:
@@ -1418,8 +1421,6 @@ class RunMachine:
         self._restore_graph(told)
         self._ready.extend(self._nodes[node_id] for node_id in told["ready"])
         self._outputs = _whole(members["outputs"], told.get("kept", ()), kept)
-        for node_id, answer in jsontext.members(members.get("answers", b"{}")):
-            self._nodes[node_id].answer = read_verdict(answer)
         self._restore_calls(told, members)
         if "failure" in told:
             code, message, node_id = told["failure"]
@@ -1434,6 +1435,8 @@ class RunMachine:
         self._restore_waits(told, members)
 
     def _restore_calls(self, told: Mapping[str, Any], members: Mapping[str, bytes]) -> None:
+        for node_id, answer in jsontext.members(members.get("answers", b"{}")):
+            self._nodes[node_id].answer = read_verdict(answer)
         for node_id, carried in jsontext.members(members.get("carried", b"{}")):
             self._nodes[node_id].input = Input.decode(carried)
         for node_id, approved in jsontext.members(members.get("approved", b"{}")):
@@ -1442,6 +1445,8 @@ class RunMachine:
             self._nodes[node_id].before = before
         for node_id, (times, seconds) in told.get("parked", {}).items():
             self._nodes[node_id].parked = Parked(times, float(seconds))
+        for node_id, escaped in told.get("escaped", {}).items():
+            self._nodes[node_id].escaped = Escaped(escaped)
 
     def _restore_waits(self, told: Mapping[str, Any], members: Mapping[str, bytes]) -> None:
         # At once, as an answer may be there before the run is taken up.

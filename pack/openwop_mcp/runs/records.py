@@ -168,6 +168,7 @@ class MadeCall:
         parked: How it has waited for room, since then.
         postponed: Attempts that found no room, all of them.
         earlier: Attempts until the server asked last.
+        escaped: Whether an attempt so far may have had its effect.
         asks: What the last attempt ended with, where it is for a person to go on from: the server's question, or the
             facts of a call that has to be approved.
         rounds: What was gone on from so far: a person's ``input`` or ``approval``, or ``again`` where the server only
@@ -188,6 +189,7 @@ class MadeCall:
     parked: Parked = field(default_factory=Parked)
     postponed: int = 0
     earlier: int = 0
+    escaped: failures.Escaped = failures.Escaped.NO
     asks: Verbatim | None = None
     rounds: tuple[Round, ...] = ()
 
@@ -215,14 +217,15 @@ class MadeCall:
         attempts = self.attempts - self.earlier - self.parked.times
         decision = decide(failure.policy, attempts, self.waited, failure.happened, self.parked)
         wait = decision.wait if isinstance(decision, Again) else 0.0
+        escaped = self.escaped.after(failure)
         call = (
-            replace(self, waited=self.waited + wait)
+            replace(self, waited=self.waited + wait, escaped=escaped)
             if failure.happened.postponed is None
-            else replace(self, parked=self.parked.after(wait), postponed=self.postponed + 1)
+            else replace(self, parked=self.parked.after(wait), postponed=self.postponed + 1, escaped=escaped)
         )
         if isinstance(decision, Again):
             return replace(call, outcome="retrying", failure=failure)
-        concluded = failures.conclude(failure, decision)
+        concluded = failures.conclude(failures.remembered(failure, escaped), decision)
         if isinstance(decision, Ask):
             return replace(call, outcome="suspended", failure=concluded)
         return replace(call, outcome="inDoubt" if isinstance(decision, InDoubt) else "failed", failure=concluded)
@@ -374,6 +377,7 @@ def _schedule(
         parked=before.parked if before else Parked(),
         postponed=before.postponed if before else 0,
         earlier=before.earlier if before else 0,
+        escaped=before.escaped if before else failures.Escaped.NO,
         rounds=before.gone_on() if before else (),
     )
     scheduled[event.event_id] = key

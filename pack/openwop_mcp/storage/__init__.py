@@ -10,7 +10,7 @@ It is built on the external storage of Temporal's SDK, which the SDK calls exper
 from ._blobs import Blobs, BlobStorage, LostValueError, MalformedReferenceError, StorageError
 from ._converter import check_storage, data_converter, kept_outside, with_storage
 from ._folder import Folder
-from ._histories import add_values, open_events, open_payload, resolve, resolved, size_of, values_of
+from ._histories import add_values, bare, open_events, open_payload, resolve, resolved, size_of, values_of
 from ._s3 import Bucket
 
 __all__ = (
@@ -22,6 +22,7 @@ __all__ = (
     "MalformedReferenceError",
     "StorageError",
     "add_values",
+    "bare",
     "check_storage",
     "data_converter",
     "kept_outside",

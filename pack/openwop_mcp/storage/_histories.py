@@ -26,7 +26,7 @@ from openwop_mcp.encryption import ENCODING, Encryption, shown
 
 from ._blobs import DRIVER, LostValueError, MalformedReferenceError, StorageError, payload_of, read_claim
 
-__all__ = ("add_values", "open_events", "open_payload", "resolve", "resolved", "size_of", "values_of")
+__all__ = ("add_values", "bare", "open_events", "open_payload", "resolve", "resolved", "size_of", "values_of")
 
 M = TypeVar("M", bound=Message)
 
@@ -61,20 +61,24 @@ async def resolve(events: Iterable[HistoryEvent], converter: DataConverter) -> N
 
     async def put_back(reference: Payload) -> None:
         async with slots:
-            try:
-                [value] = await converter.decode([reference], [RawValue])
-            except ValueError as error:
-                # The SDK's word for a driver that it does not know.
-                raise StorageError(f"{_named(_read(reference))} cannot be had: {error}") from None
-        reference.CopyFrom(value.payload)
+            reference.CopyFrom(await _value(reference, converter))
 
-    found = list(_references(events))
-    if found and converter.external_storage is None:
+    await asyncio.gather(*map(put_back, list(_references(events))))
+
+
+async def _value(reference: Payload, converter: DataConverter) -> Payload:
+    if converter.external_storage is None:
         raise StorageError(
-            f"{_named(_read(found[0]))} is kept outside history, and there is no storage to look in: set storage.driver"
-            " as the worker has it that recorded it"
+            f"{_named(_read(reference))} is kept outside history, and there is no storage to look in: set"
+            " storage.driver as the worker has it that recorded it"
         )
-    await asyncio.gather(*map(put_back, found))
+    try:
+        [value] = await converter.decode([reference], [RawValue])
+    except ValueError as error:
+        # The SDK's word for a driver that it does not know.
+        raise StorageError(f"{_named(_read(reference))} cannot be had: {error}") from None
+    found: Payload = value.payload
+    return found
 
 
 async def open_events(events: Iterable[HistoryEvent], converter: DataConverter) -> None:
@@ -160,6 +164,30 @@ async def resolved(event: HistoryEvent, converter: DataConverter) -> HistoryEven
     whole = HistoryEvent.FromString(text)
     await resolve([whole], converter)
     return whole
+
+
+async def bare(event: HistoryEvent, converter: DataConverter) -> HistoryEvent:
+    """An event that is opened, with the metadata of large values in place of them, beside the one that was fetched.
+
+    A large value is read only where its metadata is encrypted with it, or another's driver keeps it.
+
+    Raises:
+        EncryptionError: A key is missing.
+        LostValueError: A value that is read is gone, or has changed.
+        StorageError: There is no storage to look in, or it cannot be read now.
+    """
+    text = event.SerializeToString()
+    if REFERENCE not in text and ENCODING not in text:
+        return event
+    opened = HistoryEvent.FromString(text)
+    await open_events([opened], converter)
+    for payload in list(_references([opened])):
+        reference = _read(payload)
+        metadata = read_claim(reference.claim_data).metadata if reference.driver_name == DRIVER else {}
+        if metadata.get("encoding", ENCODING) == ENCODING:
+            metadata = (await _value(payload, converter)).metadata
+        payload.CopyFrom(payload_of(metadata, b""))
+    return opened
 
 
 async def values_of(events: Iterable[HistoryEvent], converter: DataConverter) -> dict[str, bytes]:

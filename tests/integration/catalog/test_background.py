@@ -51,7 +51,9 @@ async def test_when_the_worker_of_a_listener_stops_another_one_listens(
             await at.refresh()
             await asyncio.wait_for(shop.listening.wait(), PATIENCE)
         shop.listening.clear()
+        shop.tools.append(tool("meanwhile"))
         async with at.worker():
+            await at.until(lambda catalog: "meanwhile" in catalog.names())
             await asyncio.wait_for(shop.listening.wait(), PATIENCE)
             shop.tools.append(tool("three"))
             shop.tell()

@@ -91,6 +91,7 @@ CALLED: dict[str, bytes | Reply | Callable[[Request], bytes | Reply]] = {
     "refuses": _refused,
     "hostile": _hostile_result(),
     "odd": ODD,
+    "empty": b'{"resultType":"complete","content":[]}',
     "large": LARGE,
     "checked": b'{"structuredContent":{"n":"one"},"content":[]}',
     "steps": _steps,

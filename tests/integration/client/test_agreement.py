@@ -13,15 +13,17 @@ import pytest
 
 from openwop_mcp.client import CallOptions, McpClient
 from openwop_mcp.client import _conversation as conversations
+from openwop_mcp.client import _http as https
 from openwop_mcp.client import _negotiation as negotiations
 from openwop_mcp.client._wire import SizeLimits
 from openwop_mcp.client.stdio import StdioWire
 from openwop_mcp.config import Timeouts
-from openwop_mcp.errors import InvalidRequestError, McpError, RpcError
+from openwop_mcp.effects.delivery import Delivery
+from openwop_mcp.errors import HttpStatusError, InvalidRequestError, McpError, RpcError
 from openwop_mcp.redaction import Redactor
-from tests.support.fake_server import Reply, Request, error_reply, modern, notice_event
+from tests.support.fake_server import Reply, Request, error_reply, modern, notice_event, result_reply
 from tests.support.legacy_server import LegacyServer
-from tests.support.mcp_client import ARGUMENTS, connected, stream_reply
+from tests.support.mcp_client import ARGUMENTS, connected, json_reply, stream_reply
 
 OLDEST = {"floor": "2025-03-26"}
 
@@ -58,14 +60,244 @@ async def _program(tmp_path: Path, probed: str, greeted: str = "pass", **limits:
 
 
 @pytest.mark.parametrize("sessions", [True, False])
-async def test_what_failed_in_the_server_is_not_taken_for_a_dead_session(sessions: bool) -> None:
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [
+        *[(code, 400) for code in (-32603, -32602, -32601, -32002, -32042, 7)],
+        *[(code, 404) for code in (-32603, -32602, -32601, -32002)],
+        *[(code, 200) for code in (-32000, -32020, -32021, -32022)],
+        (-32021, 500),
+    ],
+)
+async def test_what_an_older_server_says_of_a_call_is_not_taken_for_a_dead_session(
+    sessions: bool, code: int, status: int
+) -> None:
     old = LegacyServer(sessions=sessions)
-    old.results["tools/call"] = lambda request: error_reply(request, -32603, "broke half-way", status=400)
+    old.results["tools/call"] = lambda request: error_reply(request, code, "broke half-way", status=status)
     async with connected(old, options=OLDEST) as (client, _):
-        with pytest.raises(RpcError):
+        with pytest.raises(RpcError) as caught:
             await client.call_tool("t", ARGUMENTS)
+    assert caught.value.delivery is Delivery.ANSWERED
     assert old.seen.count("tools/call") == 1
+    assert "tools/list" not in old.seen
     assert old.opened == 1
+
+
+@pytest.mark.parametrize("code", [-32000, -32001, -32600])
+@pytest.mark.parametrize("status", [400, 404])
+async def test_a_dead_session_is_known_by_what_real_servers_call_it(code: int, status: int) -> None:
+    old = LegacyServer()
+    refusals = [(code, status)]
+
+    def once(request: Request) -> Reply:
+        if refusals:
+            return error_reply(request, refusals[0][0], "no session", status=refusals.pop()[1])
+        return result_reply(request, b"{}")
+
+    old.results["tools/call"] = once
+    async with connected(old, options=OLDEST) as (client, _):
+        await client.call_tool("t", ARGUMENTS)
+    assert old.opened == 2
+
+
+async def test_a_session_that_is_replaced_is_ended_once_nothing_is_under_way_in_it() -> None:
+    old, held, begun = LegacyServer(), asyncio.Event(), asyncio.Event()
+    refusals = [-32000]
+
+    def call(request: Request) -> Reply:
+        if request.json["params"]["name"] == "long":
+            begun.set()
+            return stream_reply(b": on it\n\n", held, b"data: %b\n\n" % result_reply(request, b"{}").body)
+        if refusals:
+            return error_reply(request, refusals.pop(), "no session for you", status=400)
+        return result_reply(request, b"{}")
+
+    old.results["tools/call"] = call
+    async with connected(old, options=OLDEST) as (client, _):
+        long = asyncio.create_task(client.call_tool("long", ARGUMENTS))
+        await begun.wait()
+        await client.call_tool("t", ARGUMENTS)
+        await client.call_tool("t", ARGUMENTS)
+        assert (old.opened, old.ended) == (2, [])
+        held.set()
+        await long
+        async with asyncio.timeout(5):
+            while not old.ended:
+                await client.list_tools()
+        assert old.ended == ["session-1"]
+    assert old.ended == ["session-1", "session-2"]
+
+
+async def test_an_error_of_a_session_that_was_replaced_does_not_bring_it_back() -> None:
+    old, held, begun = LegacyServer(), asyncio.Event(), asyncio.Event()
+    refusals = [-32000]
+
+    async def handler(request: Request) -> Reply | None:
+        if request.body and request.json.get("method") == "tools/call":
+            if request.json["params"]["name"] == "long":
+                begun.set()
+                await held.wait()
+                return error_reply(request, -32602, "no such tool", status=400)
+            if refusals:
+                return error_reply(request, refusals.pop(), "no session for you", status=400)
+        return await old(request)
+
+    async with connected(handler, options=OLDEST) as (client, server):
+        long = asyncio.create_task(client.call_tool("long", ARGUMENTS))
+        await begun.wait()
+        await client.call_tool("t", ARGUMENTS)
+        held.set()
+        with pytest.raises(RpcError):
+            await long
+        await client.call_tool("t", ARGUMENTS)
+        assert server.requests[-1].header("Mcp-Session-Id") == "session-2"
+    assert old.opened == 2
+
+
+async def test_a_client_that_is_closed_ends_the_sessions_that_are_still_in_use() -> None:
+    old, begun = LegacyServer(), asyncio.Event()
+    refusals = [-32000]
+
+    def call(request: Request) -> Reply:
+        if request.json["params"]["name"] == "long":
+            begun.set()
+            return Reply(stall="head")
+        if refusals:
+            return error_reply(request, refusals.pop(), "no session for you", status=400)
+        return result_reply(request, b"{}")
+
+    old.results["tools/call"] = call
+    async with connected(old, options=OLDEST) as (client, _):
+        long = asyncio.create_task(client.call_tool("long", ARGUMENTS))
+        await begun.wait()
+        await client.call_tool("t", ARGUMENTS)
+        await client.close()
+        assert sorted(old.ended) == ["session-1", "session-2"]
+        long.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await long
+
+
+UNPROBED = {"503": Reply(status=503), "429": Reply(status=429), "silence": Reply(stall="head"), "nothing": None}
+
+
+@pytest.mark.parametrize("floor", ["2026-07-28", "2025-03-26"])
+@pytest.mark.parametrize("probed", UNPROBED)
+async def test_an_answer_that_may_be_a_refusal_stands_where_that_cannot_be_found_out(probed: str, floor: str) -> None:
+    def call(request: Request) -> Reply:
+        agreed.append(True)
+        return error_reply(request, -32000, "charged the card, then failed", status=400)
+
+    agreed: list[bool] = []
+    server = modern({"tools/call": call})
+
+    async def handler(request: Request) -> Reply | None:
+        down = agreed and request.json["method"] == "server/discover"
+        return UNPROBED[probed] if down else await server(request)
+
+    async with connected(handler, options={"floor": floor}, first_byte=0.2) as (client, fake):
+        with pytest.raises(RpcError) as caught:
+            await client.call_tool("t", ARGUMENTS)
+        assert [one.json["method"] for one in fake.requests].count("tools/call") == 1
+    assert (caught.value.rpc_code, caught.value.delivery) == (-32000, Delivery.ANSWERED)
+
+
+@pytest.mark.parametrize("status", [400, 409, 422])
+async def test_a_doubt_is_not_taken_away_by_a_probe_that_fails(status: int) -> None:
+    called: list[bool] = []
+
+    def call(_: Request) -> Reply:
+        called.append(True)
+        return Reply(status=status)
+
+    server = modern({"tools/call": call})
+
+    async def handler(request: Request) -> Reply | None:
+        down = called and request.json["method"] == "server/discover"
+        return Reply(status=503) if down else await server(request)
+
+    async with connected(handler, options=OLDEST) as (client, _):
+        with pytest.raises(HttpStatusError) as caught:
+            await client.call_tool("t", ARGUMENTS)
+    assert (caught.value.status, caught.value.delivery) == (status, Delivery.UNKNOWN)
+    assert len(called) == 1
+
+
+@pytest.mark.parametrize("status", [400, 404])
+async def test_a_call_of_a_dead_session_was_not_processed_where_no_other_can_be_had(status: int) -> None:
+    old = LegacyServer(dead=status)
+
+    async def handler(request: Request) -> Reply | None:
+        restarting = old.opened and request.body and request.json.get("method") == "initialize"
+        return Reply(status=503) if restarting else await old(request)
+
+    async with connected(handler, options=OLDEST) as (client, _):
+        await client.call_tool("t", ARGUMENTS)
+        old.live.clear()
+        with pytest.raises(McpError) as caught:
+            await client.call_tool("t", ARGUMENTS)
+    assert (caught.value.delivery, caught.value.retryable) == (Delivery.NOT_PROCESSED, True)
+
+
+class _Noted:
+    """An older server that takes note of `notifications/initialized` as it is told, and no call without."""
+
+    def __init__(self, *replies: Reply | None, strict: bool = True) -> None:
+        self.replies, self.strict = list(replies), strict
+        self.old, self.ready = LegacyServer(), set[str | None]()
+
+    async def __call__(self, request: Request) -> Reply | None:
+        method, session = request.body and request.json.get("method"), request.header("Mcp-Session-Id")
+        if method == "notifications/initialized" and self.replies:
+            return self.replies.pop(0)
+        if method == "notifications/initialized":
+            self.ready.add(session)
+        if method == "tools/call" and self.strict and session not in self.ready:
+            return error_reply(request, -32602, "Received request before initialization was complete")
+        return await self.old(request)
+
+
+async def test_a_server_has_time_to_hear_that_a_handshake_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(https, "ASIDE", https.ASIDE.narrowed(0.05))
+    server = _Noted()
+
+    async def slow(request: Request) -> Reply | None:
+        if request.body and request.json.get("method") == "notifications/initialized":
+            await asyncio.sleep(0.2)
+        return await server(request)
+
+    async with connected(slow, options=OLDEST) as (client, _):
+        await client.call_tool("t", ARGUMENTS)
+    assert server.old.opened == 1
+
+
+@pytest.mark.parametrize(
+    "reply", [None, Reply(stall="head"), *(Reply(status=status) for status in (401, 403, 429, 502, 503, 504))]
+)
+async def test_a_handshake_that_the_server_did_not_hear_to_the_end_fails_and_is_made_anew(reply: Reply | None) -> None:
+    server = _Noted(reply)
+    async with connected(server, options=OLDEST, first_byte=0.2) as (client, _):
+        with pytest.raises(McpError) as caught:
+            await client.call_tool("t", ARGUMENTS)
+        assert caught.value.delivery is Delivery.NOT_SENT
+        await client.call_tool("t", ARGUMENTS)
+    assert sorted(server.old.ended) == ["session-1", "session-2"]
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        *(Reply(status=status, body=b"x" * 5000) for status in (200, 400, 404, 405, 500)),
+        Reply(status=204),
+        json_reply(b'{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"Method not found"}}'),
+        stream_reply(b": on it\n\n", stall="body"),
+    ],
+)
+async def test_a_server_may_answer_a_notification_as_oddly_as_it_likes(reply: Reply) -> None:
+    server = _Noted(reply, strict=False)
+    async with connected(server, options=OLDEST) as (client, _):
+        await client.call_tool("t", ARGUMENTS)
+    assert server.old.opened == 1
 
 
 async def test_a_session_is_replaced_once_for_a_call_and_the_one_before_is_ended() -> None:

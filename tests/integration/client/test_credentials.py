@@ -8,6 +8,7 @@ import logging
 import re
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -174,13 +175,23 @@ async def test_a_credential_of_any_scheme_is_kept_out(value: str, echo: str) -> 
     assert "denied for [credential]" in caught.value.message
 
 
-async def test_an_error_too_long_for_a_failure_is_told_by_what_is_shown_of_it() -> None:
+async def test_a_long_error_is_told_by_what_is_shown_of_it_until_all_of_it_is_searched() -> None:
     message = f"{PLAIN} " * 10_000
     error = await _error(json_reply(json.dumps({"jsonrpc": "2.0", "id": 1, "error": _long(message)}).encode()))
     assert isinstance(error, RpcError)
     assert PLAIN not in _told(error)
     told = jsontext.decode(error.error)
     assert told == {"code": -1, "message": error.message, "omittedBytes": len(json.dumps(_long(message)))}
+    assert error.whole is not None
+    assert jsontext.decode(error.whole()) == _long("[credential] " * 10_000)
+
+
+async def test_a_long_error_without_the_credential_is_the_servers_to_the_byte() -> None:
+    sent = json.dumps(_long("n\u00f6, cut off here…" * 10_000), indent=1).encode()
+    error = await _error(json_reply(b'{"jsonrpc":"2.0","id":1,"error":%b}' % sent))
+    assert isinstance(error, RpcError)
+    assert error.whole is not None
+    assert error.whole() == sent
 
 
 def _long(message: str) -> dict[str, object]:
@@ -199,6 +210,18 @@ async def test_the_credential_goes_to_its_server_alone() -> None:
         await client_of(one.url, transport, headers=[("Authorization", f"Bearer {PLAIN}")]).list_tools()
         await client_of(two.url, transport).list_tools()
         assert two.requests[0].header("Authorization") is None
+
+
+async def test_a_secret_of_the_settings_is_kept_out_before_a_token_is_had_with_it(tmp_path: Path) -> None:
+    oauth = {"grant": "client_credentials", "client_id": "pack", "client_secret": {"env": "SECRET"}}
+    environ = {"SECRET": "cl1ent-s3cr3t", "XDG_STATE_HOME": str(tmp_path)}
+    async with FakeServer(replies(Reply(status=500, body=b"cl1ent-s3cr3t"))) as server:
+        one = {"url": server.url, "network": "private", "credential": {"oauth": oauth}}
+        settings = Settings.model_validate({"servers": {"one": one}})
+        async with Clients(settings, client_info=b'{"name":"t","version":"1"}', environ=environ) as clients:
+            with pytest.raises(McpError) as caught:
+                await clients["one"].call_tool("t", ARGUMENTS)
+    assert caught.value.facts["excerpt"] == "[credential]"
 
 
 TOKEN_ECHOES: dict[str, Callable[[str], Reply]] = {

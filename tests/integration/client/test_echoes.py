@@ -287,6 +287,17 @@ async def test_of_a_programs_variables_those_are_left_that_are_no_secret(
     assert "/srv/some/notes" in caplog.text
 
 
+async def test_every_variable_of_a_program_is_looked_for_however_many_there_are(tmp_path: Path) -> None:
+    secrets = {"TOKEN": SECRET, **{f"V{number:02}": f"value-of-variable-{number:02}" for number in range(40)}}
+    (tmp_path / "server.py").write_text(SERVER.replace('("TOKEN", "FOLDER")', repr(tuple(secrets))), encoding="utf-8")
+    environment = {name: {"env": name} for name in secrets}
+    box = {"command": [sys.executable, str(tmp_path / "server.py")], "environment": environment}
+    settings = Settings.model_validate({"servers": {"box": box}})
+    async with Clients(settings, client_info=b'{"name":"t","version":"1"}', environ=secrets) as clients:
+        exchange = await clients["box"].call_tool("t", ARGUMENTS)
+    assert json.loads(exchange.result)["text"] == dict.fromkeys(secrets, "[credential]")
+
+
 async def test_a_setting_decides_for_each_server() -> None:
     async with connected(modern({"tools/call": _complete(b'"%b"' % ECHO)}), **SHOWN) as (_, server):
         one = {"url": server.url, "network": "private", "credential": {"bearer": {"env": "TOKEN"}}}

@@ -14,6 +14,7 @@ from openwop_mcp.client import CallOptions, _http, _standing
 from openwop_mcp.client._negotiation import REMEMBERED
 from openwop_mcp.effects.delivery import Delivery
 from openwop_mcp.errors import (
+    AuthorizationError,
     ConnectionLostError,
     HttpStatusError,
     InvalidRequestError,
@@ -177,7 +178,7 @@ async def test_an_outage_is_no_verdict(name: str) -> None:
     async def handler(request: Request) -> Reply | None:
         return reply if down else await old(request)
 
-    async with connected(handler, options=OLDEST, first_byte=0.1) as (client, server):
+    async with connected(handler, options=OLDEST, first_byte=0.5) as (client, server):
         with pytest.raises(kind):
             await client.list_tools()
         assert _methods(server) == ["server/discover"]
@@ -396,6 +397,137 @@ async def test_a_stream_that_cannot_be_taken_up_is_a_lost_connection() -> None:
         with pytest.raises(McpError) as caught:
             await client.call_tool("t", ARGUMENTS)
     assert caught.value.delivery is Delivery.UNKNOWN
+
+
+REFUSED_AGAIN: dict[str, Reply] = {
+    "no session": json_reply(b'{"jsonrpc":"2.0","id":"s","error":{"code":-32600,"message":"Session not found"}}', 404),
+    "no valid session": json_reply(
+        b'{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"No valid session ID provided"}}', 400
+    ),
+    "no such method": json_reply(b'{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"m"}}', 405),
+    "another revision": json_reply(b'{"jsonrpc":"2.0","id":null,"error":{"code":-32022,"message":"m"}}', 400),
+    "no token": Reply(status=401),
+    "too many": Reply(status=429, headers=[("Retry-After", "1")]),
+    "down": Reply(status=503),
+    "an error": json_reply(b'{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"Method not found"}}'),
+    "a page": Reply(headers=[("Content-Type", "text/html")], body=b"<p>"),
+    "nothing": Reply(status=204),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_AGAIN)
+async def test_whatever_refuses_to_go_on_with_a_stream_leaves_its_call_in_doubt_and_is_not_its_answer(
+    name: str,
+) -> None:
+    old = LegacyServer()
+    old.results = {
+        "tools/call": lambda _: stream_reply(b"id: 1\nretry: 1\ndata:\n\n"),
+        "GET": lambda _: REFUSED_AGAIN[name],
+    }
+    async with connected(old, options=OLDEST) as (client, server):
+        with pytest.raises(ConnectionLostError) as caught:
+            await client.call_tool("t", ARGUMENTS)
+        assert _methods(server).count("GET") == 1
+    assert caught.value.delivery is Delivery.UNKNOWN
+    assert old.seen.count("tools/call") == 1
+    assert old.opened == 1
+
+
+class _Tokens:
+    """Has as many tokens as are wanted; `dry` is what comes in place of the second one."""
+
+    context = 0
+
+    def __init__(self, dry: McpError | None = None) -> None:
+        self.number, self.dry = 1, dry
+        self.refusals: list[tuple[int, str | None]] = []
+
+    async def header(self) -> tuple[str, str]:
+        return "Authorization", f"Bearer {self.number}"
+
+    async def refused(self, status: int, _: object, sent: str | None) -> bool:
+        self.refusals.append((status, sent))
+        if self.dry is not None:
+            raise self.dry
+        self.number += 1
+        return True
+
+    async def close(self) -> None:
+        """Nothing is under way."""
+
+
+def _wants(token: str, calls: Callable[[], int]) -> Callable[[Request], Reply]:
+    def again(request: Request) -> Reply:
+        if request.header("Authorization") != token:
+            return Reply(status=401, headers=[("WWW-Authenticate", "Bearer")])
+        return stream_reply(b'data: {"jsonrpc":"2.0","id":%d,"result":{"content":[]}}\n\n' % calls())
+
+    return again
+
+
+async def test_a_stream_whose_token_has_run_out_meanwhile_is_taken_up_with_another() -> None:
+    def sent() -> int:
+        (call,) = [one.json["id"] for one in server.requests if one.body and one.json.get("method") == "tools/call"]
+        return int(call)
+
+    old, tokens = LegacyServer(), _Tokens()
+    old.results["tools/call"] = lambda _: stream_reply(b"id: 1\nretry: 1\ndata:\n\n")
+    old.results["GET"] = _wants("Bearer 2", sent)
+    async with connected(old, options=OLDEST, authorizer=tokens) as (client, server):
+        assert (await client.call_tool("t", ARGUMENTS)).result == b'{"content":[]}'
+    assert tokens.refusals == [(401, "Bearer 1")]
+
+
+@pytest.mark.parametrize("dry", [None, AuthorizationError("no token", cause="login_required")])
+async def test_a_stream_that_no_token_takes_up_leaves_its_call_in_doubt(dry: McpError | None) -> None:
+    old, tokens = LegacyServer(), _Tokens(dry)
+    old.results["tools/call"] = lambda _: stream_reply(b"id: 1\nretry: 1\ndata:\n\n")
+    old.results["GET"] = _wants("another", lambda: 0)
+    async with connected(old, options=OLDEST, authorizer=tokens) as (client, _):
+        with pytest.raises(ConnectionLostError) as caught:
+            await client.call_tool("t", ARGUMENTS)
+    assert caught.value.delivery is Delivery.UNKNOWN
+    assert len(tokens.refusals) == 1
+    assert old.seen.count("tools/call") == 1
+
+
+async def test_a_handshake_ends_with_another_token_where_the_server_wants_one() -> None:
+    old, tokens = LegacyServer(), _Tokens()
+
+    async def handler(request: Request) -> Reply | None:
+        last = request.body and request.json.get("method") == "notifications/initialized"
+        return Reply(status=401) if last and request.header("Authorization") == "Bearer 1" else await old(request)
+
+    async with connected(handler, options=OLDEST, authorizer=tokens) as (client, _):
+        await client.call_tool("t", ARGUMENTS)
+    assert tokens.refusals == [(401, "Bearer 1")]
+    assert old.opened == 1
+
+
+@pytest.mark.parametrize(
+    ("retry", "silence", "limits"),
+    [(1, 0.4, {"first_byte": 0.2, "idle": 2.0}), (400, 0.0, {"first_byte": 2.0, "idle": 0.2})],
+)
+async def test_a_stream_that_is_taken_up_may_be_as_late_and_as_silent_as_any(
+    retry: int, silence: float, limits: dict[str, float]
+) -> None:
+    def again(_: Request) -> Reply:
+        (sent,) = [one.json["id"] for one in server.requests if one.body and one.json.get("method") == "tools/call"]
+        answer = b'data: {"jsonrpc":"2.0","id":%d,"result":{"content":[]}}\n\n' % sent
+        return stream_reply(b"", answer, delay=silence)
+
+    old = LegacyServer()
+    old.results = {"tools/call": lambda _: stream_reply(b"id: 1\nretry: %d\ndata:\n\n" % retry), "GET": again}
+    async with connected(old, options=OLDEST, **limits) as (client, server):
+        assert (await client.call_tool("t", ARGUMENTS)).result == b'{"content":[]}'
+
+
+async def test_only_the_whole_limit_ends_a_wait_that_a_server_asked_for() -> None:
+    old = LegacyServer(results={"tools/call": lambda _: stream_reply(b"id: 1\nretry: 60000\ndata:\n\n")})
+    async with connected(old, options=OLDEST, idle=0.1, total=0.5) as (client, _):
+        with pytest.raises(TimeLimitError) as caught:
+            await client.call_tool("t", ARGUMENTS)
+    assert (caught.value.limit, caught.value.delivery) == ("total", Delivery.UNKNOWN)
 
 
 @pytest.mark.parametrize("event_id", ["\u00e9\u4e2d", "a b\tc"])

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+import httpx
 import pytest
+from httpx_aiohttp import AiohttpTransport
 
 from openwop_mcp import jsontext
 from openwop_mcp.client._pool import HttpPool
@@ -37,6 +39,38 @@ def _about(request: Request, template: bytes) -> bytes:
     request_id = jsontext.member(request.body, "id")
     assert request_id is not None
     return template.replace(b"$", request_id)
+
+
+class _Phrased(Reply):
+    """A reply whose reason phrase is in Latin-1."""
+
+    def head(self) -> bytes:
+        return super().head().replace(b" OK\r\n", b" Succ\xe8s\r\n", 1)
+
+
+async def test_a_reason_phrase_in_any_encoding_is_none_of_the_answer() -> None:
+    def answered(request: Request) -> Reply:
+        return _Phrased(headers=[("Content-Type", "application/json")], body=SOUND % request.json["id"])
+
+    async with connected(replies(answered)) as (client, server):
+        assert (await client.call_tool("t", ARGUMENTS)).result == b"{}"
+        await client.call_tool("t", ARGUMENTS)
+        assert (len(server.requests), server.connections) == (2, 1)
+
+
+async def test_what_cannot_be_spelled_after_a_request_left_is_no_host_that_cannot_be(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real = AiohttpTransport.handle_async_request
+
+    async def unspeakable(self: AiohttpTransport, request: httpx.Request) -> httpx.Response:
+        await (await real(self, request)).aclose()
+        raise UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates not allowed")
+
+    monkeypatch.setattr(AiohttpTransport, "handle_async_request", unspeakable)
+    async with connected(modern()) as (client, _):
+        with pytest.raises(UnicodeEncodeError):
+            await client.call_tool("t", ARGUMENTS)
 
 
 BROKEN = {

@@ -672,6 +672,9 @@ async def test_a_server_that_does_not_read_ends_in_a_limit_and_what_never_left_i
         ]
         async with asyncio.timeout(4):
             await box.wire.notify(b"{}", Terms("2026-07-28", generation=1))
+            limits = Timeouts(connect=0.1, first_byte=9, idle=9, total=9)
+            with pytest.raises(TimeLimitError):
+                await box.wire.tell(b"{}", Terms("2026-07-28", generation=1), limits)
 
 
 @on_both_loops

@@ -58,10 +58,10 @@ async def test_calls_that_wait_for_the_agreement_of_others_end_within_their_own_
 
 
 async def test_the_time_that_an_agreement_took_is_not_had_again() -> None:
-    slow = Reply(status=400, wait=0.8)
+    slow = Reply(status=400, wait=1.0)
     handler = _but({"server/discover": slow, "tools/call": SILENT})
-    async with connected(handler, options=OLDEST, total=1.0) as (client, _):
-        error = await _failure(client, 1.5)
+    async with connected(handler, options=OLDEST, total=4.0) as (client, _):
+        error = await _failure(client, 4.9)
     assert isinstance(error, TimeLimitError)
     assert error.delivery is Delivery.UNKNOWN
 
@@ -129,6 +129,8 @@ class _Dying:
         return Incoming(b'{"jsonrpc":"2.0","id":%d,"result":%b}' % (out.request_id, result))
 
     def attend(self, terms: Terms) -> None: ...
+
+    async def tell(self, message: bytes, terms: Terms, limits: Timeouts) -> None: ...
 
     async def notify(self, message: bytes, terms: Terms) -> None: ...
 

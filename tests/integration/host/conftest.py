@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import pytest
 
 from tests.support.fake_server import FakeServer, Reply, Request, error_reply, modern
 from tests.support.host_process import HostProcess, host_process
+from tests.support.questions import input_required
 
 CALLED = b"""\
 { "content":[{"type":"text","text":"sunny \\u2600"}],"structuredContent":{"low":1.10,"seen":123456789012345678901234,
@@ -31,7 +33,18 @@ def _refuses(request: Request) -> Reply:
     return error_reply(request, -32602, "no such tool", REFUSAL)
 
 
-_TOOLS: dict[str, bytes | Callable[[Request], Reply]] = {"fails": FAILED, "refuses": _refuses}
+def _asks_again(request: Request) -> bytes:
+    number = int(request.json["params"].get("requestState", "0")) + 1
+    schema = {"type": "object", "properties": {"who": {"type": "string"}}}
+    params = {"message": f"Who is number {number}?", "requestedSchema": schema}
+    return input_required({"who": {"method": "elicitation/create", "params": params}}, str(number))
+
+
+_TOOLS: dict[str, bytes | Callable[[Request], bytes | Reply]] = {
+    "fails": FAILED,
+    "refuses": _refuses,
+    "needs_input_loop": _asks_again,
+}
 
 
 def _called(request: Request) -> bytes | Reply:
@@ -50,7 +63,12 @@ def _discovered(request: Request) -> bytes:
 @pytest.fixture(scope="session")
 async def mcp() -> AsyncIterator[FakeServer]:
     """A server that takes what lacks the headers of MCP 2026-07-28 for none of its own."""
-    answers = {"tools/call": _called, "tools/list": _listed, "resources/read": READ, "server/discover": _discovered}
+    answers: dict[str, Any] = {
+        "tools/call": _called,
+        "tools/list": _listed,
+        "resources/read": READ,
+        "server/discover": _discovered,
+    }
     async with FakeServer(modern(answers)) as server:
         yield server
 

@@ -75,9 +75,9 @@ def app(settings: dict[str, Any] | None = None) -> FastAPI:
     return made
 
 
-async def get(path: str, settings: dict[str, Any] | None = None, **headers: str) -> httpx.Response:
+async def get(path: str, settings: dict[str, Any] | None = None, method: str = "GET", **headers: str) -> httpx.Response:
     async with asked(app(settings)) as client:
-        return await client.get(path, headers=headers)
+        return await client.request(method, path, headers=headers)
 
 
 def envelope(response: httpx.Response) -> dict[str, Any]:
@@ -203,9 +203,19 @@ async def test_a_missing_scope_is_named():
     assert answer.json()["details"] == {"missingScopes": ["manifest:read"]}
 
 
-async def test_an_operation_that_is_not_offered_is_not_found_with_and_without_a_key():
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/prompts"),
+        ("POST", "/mcp"),
+        ("GET", "/host/effect-seams"),
+        ("POST", "/webhooks"),
+        ("POST", "/runs/acme~2F0123456789abcdef:fork"),
+    ],
+)
+async def test_an_operation_that_is_not_offered_is_not_found_with_and_without_a_key(method, path):
     for headers in ({}, bearer("acme-all")):
-        answer = await get("/prompts", **headers)
+        answer = await get(path, method=method, **headers)
         assert (answer.status_code, envelope(answer)["error"]) == (404, "not_found")
 
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import itertools
 import json
+import math
 import re
+import threading
+import time
 import uuid
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -15,17 +19,21 @@ from typing import Any
 import httpx
 import psutil
 import pytest
+from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
 
+import workflows.client
 from host.ids import BoundId
 from openwop_mcp.embedded import EmbeddedTemporal
 from openwop_mcp.nodes import REGISTRY
 from openwop_mcp.runs.definition import parse
+from openwop_mcp.runs.ledger import Ledger
 from openwop_mcp.runs.start import RunStart
 from openwop_mcp.storage import data_converter
 from tests.integration.test_resets import last_before, reset
 from tests.support.fake_server import FakeServer, Request, modern, result_reply
 from tests.support.graphs import OWNER, edge, node, workflow
+from tests.support.hosts import KEYS
 from tests.support.log_hosts import LogHost, log_host, log_host_process, path_of
 from tests.support.pack import Pack, chain, log_of, pack_worker, settings_for
 from workflows.client import mint_run_id, start_run
@@ -353,7 +361,58 @@ async def test_a_poll_of_a_run_with_ten_thousand_events_costs_what_is_new(client
         assert 0 < sum(asked) - history - new <= 2 * new
 
 
+# --- whoever reads may do so for as long as the credential is good ---
+
+
+async def test_a_stream_and_a_poll_end_with_the_token_that_opened_them(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Gate()
+    async with setting(client, gate) as pack, log_host(client) as host:
+        handle = await pack.start(sequence(1))
+        first = (await polled(host, handle.id, timeout=60))["lastSequence"]
+        brief = dataclasses.replace(KEYS["acme-all"], expires_at=time.time() + 1)
+        monkeypatch.setitem(KEYS, "acme-all", brief)
+        async with asyncio.timeout(LIMIT / 2):
+            held = asyncio.create_task(polled(host, handle.id, afterSequence=first + 100, timeout=60))
+            async with streaming(host.http, handle.id) as reader:
+                with pytest.raises(httpx.RemoteProtocolError):
+                    await reader.rest()
+            assert (await held)["events"] == []
+        assert reader.seen[0]["type"] == "run.started"
+        # With a new one it is taken up where it was cut.
+        monkeypatch.setitem(KEYS, "acme-all", dataclasses.replace(brief, expires_at=math.inf))
+        gate.let()
+        async with streaming(host.http, handle.id, after=reader.seen[-1]["sequence"]) as again:
+            await again.rest()
+        assert reader.seen + again.seen == await recorded(client, handle.id)
+
+
 # --- large values ---
+
+
+@dataclasses.dataclass
+class Peak:
+    """How many bytes a process came to hold beyond what it had."""
+
+    bytes: int = 0
+
+
+@contextlib.asynccontextmanager
+async def peak_of(pid: int) -> AsyncIterator[Peak]:
+    own = psutil.Process(pid)
+    before, peak = own.memory_info().rss, Peak()
+
+    async def watch() -> None:
+        while True:
+            peak.bytes = max(peak.bytes, own.memory_info().rss - before)
+            await asyncio.sleep(0.02)
+
+    watching = asyncio.create_task(watch())
+    try:
+        yield peak
+    finally:
+        watching.cancel()
 
 
 @contextlib.asynccontextmanager
@@ -438,17 +497,6 @@ async def test_many_readers_of_fifty_large_results_take_up_little_memory(
     ):
         handle = await pack.start(definition)
         await pack.end(handle)
-        own = psutil.Process(process.pid)
-        await http.get("/runs/none")
-        before = own.memory_info().rss
-        peak = before
-        done = asyncio.Event()
-
-        async def watch() -> None:
-            nonlocal peak
-            while not done.is_set():
-                peak = max(peak, own.memory_info().rss)
-                await asyncio.sleep(0.02)
 
         async def read(path: str) -> int:
             size = 0
@@ -457,10 +505,73 @@ async def test_many_readers_of_fifty_large_results_take_up_little_memory(
                     size += len(piece)
             return size
 
-        watching = asyncio.create_task(watch())
-        paths = ["/events/poll", "/events?streamMode=debug"] * 10
-        sizes = await asyncio.gather(*map(read, paths))
-        done.set()
-        await watching
+        await http.get("/runs/none")
+        async with peak_of(process.pid) as peak:
+            paths = ["/events/poll", "/events?streamMode=debug"] * 10
+            sizes = await asyncio.gather(*map(read, paths))
         assert min(sizes) > 50 * MB
-        assert peak - before < 300 * MIB
+        assert peak.bytes < 300 * MIB
+
+
+def lose_values(folder: Path) -> None:
+    for file in folder.rglob("*"):
+        if file.is_file():
+            file.unlink()
+
+
+async def test_the_ledger_of_fifty_large_results_needs_none_of_them(
+    client: Client, temporal: EmbeddedTemporal, tmp_path: Path
+) -> None:
+    async with (
+        with_large_values(client, tmp_path, 50, chained=False, size=2 * MB) as (_, pack, definition),
+        log_host_process(temporal.address, str(tmp_path)) as (http, process),
+    ):
+        handle = await pack.start(definition)
+        await pack.end(handle)
+        path = f"{path_of(handle.id)}/effects"
+        await http.get("/runs/none")
+        async with peak_of(process.pid) as peak:
+            answers = await asyncio.gather(*(http.get(path) for _ in range(4)))
+        assert {len(answer.json()["effects"]) for answer in answers} == {50}
+        assert peak.bytes < 60 * MIB
+        lose_values(tmp_path)
+        assert (await http.get(path)).content == answers[0].content
+
+
+async def test_what_was_sent_is_digested_beside_all_other_requests(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[threading.Thread] = []
+
+    class Watched(Ledger):
+        def take(self, event: HistoryEvent) -> None:
+            if event.HasField("activity_task_scheduled_event_attributes"):
+                threads.append(threading.current_thread())
+            super().take(event)
+
+    async with (
+        with_large_values(client, tmp_path, 2, chained=False) as (stored, pack, definition),
+        log_host(stored) as host,
+    ):
+        handle = await pack.start(definition)
+        await pack.end(handle)
+        monkeypatch.setattr(workflows.client, "Ledger", Watched)
+        assert len((await host.http.get(f"{path_of(handle.id)}/effects")).json()["effects"]) == 2
+    assert len(threads) == 2
+    assert threading.main_thread() not in threads
+
+
+async def test_a_ledger_whose_large_arguments_are_lost_is_refused(client: Client, tmp_path: Path) -> None:
+    async with (
+        with_large_values(client, tmp_path, 1, chained=False) as (stored, pack, definition),
+        log_host(stored) as host,
+    ):
+        definition["nodes"][0]["inputs"] = {"arguments": {"type": "static", "value": {"text": "x" * MB}}}
+        handle = await pack.start(definition)
+        await pack.end(handle)
+        path = f"{path_of(handle.id)}/effects"
+        [effect] = (await host.http.get(path)).json()["effects"]
+        assert effect["state"] == "completed"
+        lose_values(tmp_path)
+        answer = await host.http.get(path)
+        assert (answer.status_code, answer.json()["error"]) == (410, "run_expired")

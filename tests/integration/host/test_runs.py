@@ -236,6 +236,33 @@ async def test_of_a_scope_one_run_is_active_whoever_asks(alone: Hosts) -> None:
     assert (theirs.status_code, unenforced.status_code) == (201, 201)
 
 
+async def test_a_run_that_need_not_be_the_only_one_keeps_its_scope_from_those_that_must(
+    hosts: Hosts, client: Client
+) -> None:
+    enforce, body = {"OpenWOP-Dedup": "enforce"}, {"workflowId": "delay", "scopeId": uuid.uuid4().hex}
+
+    async def create(headers: dict[str, str]) -> str:
+        answer = await hosts.first.post("/runs", json=body, headers=headers)
+        return answer.json()["runId"] if answer.status_code == 201 else f"{code(answer)}"
+
+    async def end(run_id: str) -> None:
+        await hosts.first.post(f"/runs/{project(run_id)}/cancel")
+        await hosts.ended(run_id)
+
+    first, beside = await create(enforce), await create({})
+    assert await create(enforce) == "(409, 'run_already_active')"
+    async with asyncio.timeout(PATIENCE):
+        listed = f"WorkflowId STARTS_WITH '{scope_name('acme', body['scopeId'])}:'"
+        while not [one async for one in client.list_workflows(listed)]:  # noqa: ASYNC110 - the list tells nobody
+            await asyncio.sleep(0.05)
+    await end(first)
+    refused = await hosts.second.post("/runs", json=body, headers=enforce)
+    assert code(refused) == (409, "run_already_active")
+    assert refused.json()["details"] == {"runId": beside}
+    await end(beside)
+    assert (await create(enforce)).startswith("acme/")
+
+
 async def test_a_scope_is_free_when_its_run_has_ended(hosts: Hosts) -> None:
     enforce, body = {"OpenWOP-Dedup": "enforce"}, {"workflowId": "noop", "scopeId": uuid.uuid4().hex}
     for at in (hosts.first, hosts.second):

@@ -133,6 +133,23 @@ async def test_what_is_said_of_mcp_is_what_the_client_does(dev):
     assert 0 <= (datetime.now(UTC).date() - date.fromisoformat(mcp["refreshedAt"])).days <= 90
 
 
+async def test_a_server_that_always_asks_again_is_asked_as_often_as_is_said_of_mcp_and_once_more(dev, mcp):
+    ceiling = (await discovered(dev))["mcp"]["mrtr"]["maxRounds"]
+    assert 1 <= ceiling <= 16
+    run_id = await dev.create("conformance-mcp-client", {**CALL, "name": "needs_input_loop"})
+    answer = {"resumeValue": {"who": {"action": "accept", "content": {"who": "me"}}}}
+    answered = 0
+    async for frame in dev.frames(run_id):
+        if frame.event == "node.suspended":
+            answered += 1
+            resolved = await dev.http.post(f"{path_of(run_id)}/interrupts/mcp-client", json=answer)
+            assert resolved.status_code == 200, resolved.text
+        last = frame
+    assert (last.event, last.json["payload"]["error"]["code"]) == ("run.failed", "mcp_mrtr_rounds_exceeded")
+    asked = [request for request in mcp.requests if b"needs_input_loop" in request.body]
+    assert (answered, len(asked)) == (ceiling, ceiling + 1)
+
+
 async def test_the_document_is_known_by_its_etag(dev):
     answer = await dev.http.get("/.well-known/openwop")
     etag = answer.headers["etag"]
@@ -476,7 +493,7 @@ async def test_a_run_is_paused_and_resumed_and_says_so(dev):
     over = await dev.ended("conformance-noop")
     for what in ("pause", "resume"):
         assert refusal(await dev.http.post(f"{path_of(over)}:{what}", json={})) == (409, "run_terminal")
-    run_id = await dev.create("conformance-delay", {"delayMs": 2000})
+    run_id = await dev.create("conformance-delay", {"delayMs": 5000})
     await dev.until(run_id, "node.started")
     answer = await dev.http.post(f"{path_of(run_id)}:resume", json={})
     assert refusal(answer) == (409, "run_state_conflict")

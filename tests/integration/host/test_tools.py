@@ -125,14 +125,21 @@ class Shop:
         self.http = http
         self.settings = settings
         self.acme, self.umbrella = Tenant(http, "acme-key"), Tenant(http, "umbrella-key")
-        self.reader = Tenant(http, "reader-key")
+        self.reader, self.browser = Tenant(http, "reader-key"), Tenant(http, "browser-key")
+        self.creator = Tenant(http, "creator-key")
 
 
 def settings_of(servers: dict[str, Any], *, fixtures: bool = False) -> Settings:
     """Settings for tenants of no other test: the catalogs of all are in one Temporal."""
     own = uuid.uuid4().hex[:8]
     acme, umbrella = f"acme-{own}", f"umbrella-{own}"
-    holders = {"acme-key": (acme, "*"), "umbrella-key": (umbrella, "*"), "reader-key": (acme, "runs:read")}
+    holders = {
+        "acme-key": (acme, "*"),
+        "umbrella-key": (umbrella, "*"),
+        "reader-key": (acme, "runs:read"),
+        "browser-key": (acme, "manifest:read"),
+        "creator-key": (acme, "runs:create"),
+    }
     named = {"acme": acme, "umbrella": umbrella, "*": "*"}
     return Settings.model_validate(
         {
@@ -316,12 +323,18 @@ async def test_schemas_are_the_servers_byte_for_byte_and_texts_hide_nothing(acme
 
 
 @pytest.mark.parametrize("path", ["/tools", "/tools/mcp:weather.get_forecast", "/tools/mcp:none.none"])
-async def test_without_a_key_and_without_the_scope_nothing_is_told(market, path):
+async def test_without_a_key_nothing_is_told(market, path):
     nobody, stranger = await market.http.get(path), await Tenant(market.http, "stranger").ask(path)
     assert refusal(nobody) == refusal(stranger) == (401, "unauthenticated")
-    denied = await market.reader.ask(path)
-    assert refusal(denied) == (403, "forbidden")
-    assert denied.json()["details"] == {"missingScopes": ["manifest:read"]}
+
+
+async def test_who_may_create_no_run_can_have_no_tool_called_and_sees_none(acme, market):
+    for caller in (market.reader, market.browser):
+        assert await caller.told("/tools") == []
+        assert await caller.told("/tools?view=compact") == {"tools": []}
+        for identity in ("mcp:weather.get_forecast", "openwop:core.delay", "workflow:conformance-noop"):
+            assert refusal(await caller.ask(f"/tools/{identity}")) == (404, "not_found")
+    assert (await market.creator.ask("/tools")).content == (await acme.ask("/tools")).content
 
 
 # --- who sees what

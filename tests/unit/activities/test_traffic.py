@@ -59,6 +59,25 @@ async def test_room_is_given_to_who_has_waited_for_it_longest():
     at.leave(passed(at.enter(SERVER, TENANT)))
 
 
+async def test_a_probe_that_has_a_connection_closes_the_circuit_and_probes_no_more():
+    at = admission(circuit={"failures": 1, "rest": 0.1})
+    lost = ConnectError("no connection")
+    at.leave(passed(at.enter(SERVER, TENANT)), lost)
+    while isinstance(given := at.enter(SERVER, TENANT), Full):
+        assert given.wait is not None
+        await asyncio.sleep(given.wait)
+    assert given.probe
+    given = at.connected(given)
+    other = passed(at.enter(SERVER, TENANT))
+    at.leave(other, lost)
+    [stands] = at.snapshot()
+    assert stands.circuit == "open"
+    # Its end tells nothing of a circuit that has opened since.
+    at.leave(given)
+    [stands] = at.snapshot()
+    assert (stands.circuit, stands.in_flight) == ("open", 0)
+
+
 async def test_who_waits_for_its_tenant_keeps_no_other_tenant_from_the_server():
     at = admission(limits={"in_flight": 2}, worker={"tenant_activities": 1})
     under_way, other = passed(at.enter(SERVER, TENANT)), passed(at.enter(SERVER, "globex"))

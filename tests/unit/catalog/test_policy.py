@@ -18,6 +18,7 @@ STANDINGS = st.builds(
     st.booleans(),
     st.none() | st.just("its name is empty"),
     st.none() | SAID.map(lambda said: Classification("f", "ann", 1, "", **said)),
+    st.none() | st.sampled_from(values("approval")),
 )
 POLICIES = st.fixed_dictionaries(
     {},
@@ -42,7 +43,11 @@ def test_of_a_tool_that_no_catalog_knows_the_settings_alone_count(policy: dict[s
 def test_a_classification_goes_before_the_settings_field_by_field(policy: dict[str, Any], standing: Standing) -> None:
     said = standing.classification.fields if standing.classification is not None else {}
     held = effective(server(**policy), "a", standing).model_dump()
-    wanted = {**server(**policy).policy("a").model_dump(), **said}
+    settings = server(**policy).policy("a").model_dump()
+    wanted = {**settings, **said}
+    if standing.drifted or standing.classification is None:
+        strictness = ["never", "write", "always"]
+        wanted["approval"] = max(settings["approval"], standing.approval or "never", key=strictness.index)
     if standing.drifted:
         wanted |= {"safety_tier": "write", "replay_policy": "non-deterministic", "egress": "host-mediated"}
         wanted["on_doubt"] = {"resend": "fail"}.get(wanted["on_doubt"], wanted["on_doubt"])

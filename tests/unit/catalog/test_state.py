@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -396,7 +399,7 @@ def test_what_is_no_json_is_refused() -> None:
 def test_of_what_is_gone_the_first_goes_first_and_what_was_judged_stays_longest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(states, "MAX_BESIDE", 5 * states.RECORD)
+    monkeypatch.setattr(states, "MAX_BESIDE", 4 * states.RECORD)
     catalog = fresh()
     listed(catalog, page(tool("judged")))
     catalog.classified(asked(catalog, "judged", safetyTier="pure"), 1)
@@ -405,6 +408,55 @@ def test_of_what_is_gone_the_first_goes_first_and_what_was_judged_stays_longest(
     listed(catalog, page())
     kept = [name for name in ("judged", *(f"t{at}" for at in range(5))) if catalog.standing(name) is not None]
     assert kept == ["judged", "t3", "t4"]
+
+
+def test_no_other_tool_however_large_makes_the_catalog_forget_what_was_accepted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(states, "MAX_BESIDE", 3 * states.RECORD)
+    catalog = fresh()
+    for offered in (tool("mail"), tool("junk", description="x" * 9_000), tool("small"), tool("mail", title="other")):
+        listed(catalog, page(offered))
+    assert catalog.standing("mail").drifted
+
+
+def test_once_a_tool_was_forgotten_one_that_is_not_known_has_to_be_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(states, "MAX_BESIDE", 0)
+    catalog = fresh()
+    listed(catalog, page(tool("mail")))
+    listed(catalog, page(tool("small")))
+    assert not catalog.standing("small").drifted
+    catalog = Catalog.decode(*catalog.encode())
+    listed(catalog, page(tool("small"), tool("mail", title="other")))
+    assert catalog.standing("mail").drifted
+    catalog.approved(asked(catalog, "mail"), 5)
+    assert not catalog.standing("mail").drifted
+
+
+@pytest.mark.parametrize("seed", ["1", "2"])
+def test_the_order_of_what_goes_is_that_of_the_list_in_every_process(seed: str) -> None:
+    program = (
+        "from openwop_mcp.catalog.state import Catalog\n"
+        "from tests.support.catalog_pages import listed, page, tool\n"
+        "catalog = Catalog('acme', 'weather')\n"
+        "listed(catalog, page(*map(tool, 'abcdefgh')))\n"
+        "print(*[one.tool for one in listed(catalog, page())])\n"
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": seed}
+    told = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert told.stdout.split() == list("abcdefgh")
+
+
+def test_a_server_takes_no_approval_away_by_what_it_changes() -> None:
+    catalog = fresh()
+    listed(catalog, texts(MAIL))
+    catalog.classified(asked(catalog, "mail", approval="always"), 5)
+    listed(catalog, texts(EVIL))
+    assert effective(READS, "mail", catalog.standing("mail")).approval == "always"
+    catalog.approved(asked(catalog, "mail"), 6)
+    assert effective(READS, "mail", catalog.standing("mail")).approval == "always"
+    catalog.classified(asked(catalog, "mail", safetyTier="read"), 7)
+    assert effective(READS, "mail", catalog.standing("mail")).approval == "never"
 
 
 def test_of_a_drifted_tool_the_accepted_text_goes_before_its_acceptance(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -182,6 +182,17 @@ async def test_workflows_that_cannot_be_run_are_no_tools(tmp_path: Path) -> None
     assert await tools.find("acme", "workflow:needs", "standard") is None
 
 
+async def test_a_workflow_that_calls_a_server_of_others_is_no_tool_of_the_tenant(tmp_path: Path) -> None:
+    for name in ("a", "b", "elsewhere"):
+        calls = node("call", config={"serverId": name, "name": "echo"})
+        (tmp_path / f"{name}.json").write_text(json.dumps({**workflow([calls]), "id": name}), encoding="utf-8")
+    tools = tools_of(Stocked(), workflows=Workflows.read(Host(workflows=(str(tmp_path),))))
+    # What no server of the settings is may be one of a worker's.
+    assert await ids(tools, "workflow") == ["workflow:a", "workflow:b", "workflow:elsewhere"]
+    assert await ids(tools, "workflow", "umbrella") == ["workflow:b", "workflow:elsewhere"]
+    assert await tools.find("umbrella", "workflow:a", "standard") is None
+
+
 async def test_names_and_definitions_of_any_kind_make_json() -> None:
     nasty = [
         b'{"name":"\\ud800","inputSchema":{"type":"object"},"title":"\\udfff","description":"\\u0000\\u2028"}',

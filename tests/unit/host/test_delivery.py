@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 import re
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -311,11 +313,16 @@ def reset(log: FakeLog) -> None:
     log.generation = FakeLog(STARTED, told(1), told(2, ENDED))
 
 
-async def cut(log: FakeLog, mode: str, buffer_ms: int) -> bytes:
+async def cut(
+    log: FakeLog, mode: str, buffer_ms: int, seconds: float = math.inf, clock: Callable[[], float] | None = None
+) -> bytes:
     """What was sent before the stream was cut."""
     sent = b""
+    pieces = delivery.stream(
+        log, -1, StreamMode.parse(mode), buffer_ms=buffer_ms, seconds=seconds, clock=clock or log.clock
+    )
     try:
-        async for piece in delivery.stream(log, -1, StreamMode.parse(mode), buffer_ms=buffer_ms, clock=log.clock):
+        async for piece in pieces:
             sent += piece
     except CutError:
         return sent
@@ -328,6 +335,21 @@ async def test_a_stream_that_cannot_go_on_is_cut_and_not_ended(happens: Step, mo
     log = FakeLog(STARTED, later={1.0: happens})
     await cut(log, mode, buffer_ms)
     assert log.now == 1.0
+
+
+@pytest.mark.parametrize(("mode", "buffer_ms"), [("debug", 0), ("debug", 5000), ("values", 0)])
+async def test_a_stream_is_cut_when_the_credential_that_opened_it_ends(mode: str, buffer_ms: int) -> None:
+    log = FakeLog(STARTED, later={6.5: growing(told(1))})
+    await cut(log, mode, buffer_ms, seconds=6.25)
+    assert log.now == 6.25
+
+
+async def test_nothing_is_sent_after_the_end_of_a_credential_though_there_is_more() -> None:
+    log = FakeLog(STARTED, told(1, payload=b'{"text":"%b"}' % (b"x" * delivery.CHUNK_BYTES)), told(2, ENDED))
+    # Its client takes its time for the first pieces.
+    times = itertools.chain([0.0] * 3, itertools.repeat(5.0))
+    sent = await cut(log, "debug", 0, seconds=5.0, clock=lambda: next(times))
+    assert names(sent) == [(0, "run.started"), (1, "node.completed")]
 
 
 async def test_events_that_wait_for_company_are_sent_before_a_host_stops_and_none_of_another_log() -> None:

@@ -15,7 +15,7 @@ from openwop_mcp.runs.engines import ENGINE_VERSION
 from openwop_mcp.runs.start import Options
 
 FAMILIES: dict[str, discovery.Facets] = {
-    "mcp": discovery.mcp_facets(date(2026, 11, 30)),
+    "mcp": discovery.mcp_facets(date(2026, 11, 30), 8),
     "eventLog": {},
     "idempotency": {},
     "runList": discovery.run_list_facets(max_page_size=100, filters=["status", "workflowId"]),
@@ -43,6 +43,12 @@ def test_a_host_that_is_given_nothing_claims_nothing() -> None:
     }
 
 
+def test_rounds_are_claimed_within_what_openwop_has_a_claim_for() -> None:
+    assert discovery.mcp_facets(date(2026, 11, 30), 16)["mrtr"] == {"maxRounds": 16}
+    assert discovery.mcp_facets(date(2026, 11, 30), 16)["features"] == ["mrtr"]
+    assert not {"mrtr", "features"} & set(discovery.mcp_facets(date(2026, 11, 30), 17))
+
+
 def test_each_family_that_is_given_stands_at_the_root_as_a_closed_record() -> None:
     told = root(FAMILIES)
     assert set(told) - set(root()) == set(FAMILIES)
@@ -63,7 +69,7 @@ def test_a_family_is_witnessed_as_the_specification_has_it() -> None:
     }
 
 
-def test_the_mcp_record_claims_one_revision_and_the_client() -> None:
+def test_the_mcp_record_claims_one_revision_the_client_and_how_often_it_is_asked() -> None:
     assert root(FAMILIES)["mcp"] == {
         "status": "experimental",
         "since": "2.0",
@@ -74,6 +80,8 @@ def test_the_mcp_record_claims_one_revision_and_the_client() -> None:
         "minimumRevision": "2026-07-28",
         "refreshedAt": "2026-11-30",
         "client": True,
+        "features": ["mrtr"],
+        "mrtr": {"maxRounds": 8},
     }
 
 

@@ -200,7 +200,7 @@ def test_any_text_makes_one_line(message: str, raised: str) -> None:
 
 def test_a_line_costs_little() -> None:
     secrets = [f"Bearer {base64.b64encode(bytes([number % 256] * 32)).decode()}{number}" for number in range(300)]
-    redactor = Redactor(secrets, most=None)
+    redactor = Redactor(secrets)
     text = "2025-11-30T18:00:00.123Z WARNING openwop_mcp.client server weather: something that is about as long as most"
     redactor.text(text)
     began = time.process_time()

@@ -22,9 +22,9 @@ from openwop_mcp.protocol.revisions import MODERN
 DEEP = 500
 
 
-def judge(data: bytes | str, *, method: str = "tools/call", http_status: int = 200) -> bytes:
+def judge(data: bytes | str, *, method: str = "tools/call", http_status: int = 200, legacy: bool = False) -> bytes:
     raw = data.encode() if isinstance(data, str) else data
-    return messages.answer(raw, 7, method=method, http_status=http_status)
+    return messages.answer(raw, 7, method=method, http_status=http_status, legacy=legacy)
 
 
 def fault(data: bytes | str, **more: Any) -> str:
@@ -210,6 +210,19 @@ def test_a_refused_envelope_was_not_processed(code: int) -> None:
     with pytest.raises(RpcError) as caught:
         judge(envelope(error=f'{{"code":{code},"message":"no"}}'))
     assert caught.value.delivery is Delivery.NOT_PROCESSED
+
+
+@pytest.mark.parametrize(
+    ("http_status", "delivery"),
+    [(400, Delivery.NOT_PROCESSED), (200, Delivery.ANSWERED), (500, Delivery.ANSWERED), (0, Delivery.ANSWERED)],
+)
+@pytest.mark.parametrize("code", [-32020, -32021, -32022])
+def test_in_an_older_revision_these_codes_refuse_only_with_a_status_that_does(
+    code: int, http_status: int, delivery: Delivery
+) -> None:
+    with pytest.raises(RpcError) as caught:
+        judge(envelope(error=f'{{"code":{code},"message":"no"}}'), http_status=http_status, legacy=True)
+    assert caught.value.delivery is delivery
 
 
 @given(st.binary(max_size=400) | st.text(max_size=400).map(str.encode))

@@ -116,7 +116,14 @@ def test_only_actions_that_are_offered_can_be_chosen() -> None:
         assert refused(APPROVAL, {"title": "t"}, text({"action": action, "editedArtifactData": 1})) == "action"
 
 
-@pytest.mark.parametrize("action", ["accept", "refine", "edit-accept", "ask"])
+@pytest.mark.parametrize("type_id", [APPROVAL, INTERRUPT])
+def test_a_person_who_asks_back_opens_no_gate(type_id: str) -> None:
+    data = {"title": "t", "actions": ALL}
+    own = {"kind": "approval", "data": {"artifactId": "a", "artifactType": "b", **data}}
+    assert refused(type_id, data if type_id == APPROVAL else own, b'{"action":"ask"}') == "action"
+
+
+@pytest.mark.parametrize("action", ["accept", "refine", "edit-accept"])
 def test_all_but_a_rejection_completes_an_approval(action: str) -> None:
     answer = b'{"action":"%b", "editedArtifactData":{ "n":1.10 }, "refineFeedback":{"scope":"whole"}}' % action.encode()
     outcome = gate_outcome(APPROVAL, text({"title": "t", "actions": ALL}), answer)

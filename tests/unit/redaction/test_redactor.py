@@ -6,7 +6,7 @@ import base64
 import json
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from urllib.parse import quote, unquote
 
 import pytest
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from openwop_mcp import jsontext
 from openwop_mcp.effects.delivery import Delivery
 from openwop_mcp.errors import ConnectError, HttpStatusError, RpcError
-from openwop_mcp.redaction import MARK, MAX_CLEANED, MAX_SECRETS, Redactor
+from openwop_mcp.redaction import MARK, MAX_CLEANED, MAX_TOKENS, Redactor, _redactor
 
 TOKEN = base64.urlsafe_b64encode(bytes(range(256)) * 12).decode()[:4000]
 
@@ -308,6 +308,16 @@ def test_the_errors_that_led_to_one_are_cleaned_too() -> None:
     assert (cause.message, str(cause), cause.facts["tried"]) == (f"to {MARK}", f"to {MARK}", [f"a {MARK}", 1])
 
 
+@pytest.mark.parametrize("one", ["s3cr3t-token", "cut off here…"], ids=["echoes", "excerpts"])
+def test_a_long_error_that_is_little_else_than_echoes_stays_an_outline(one: str) -> None:
+    sent = json.dumps({"code": -1, "message": "m", "data": [one] * 100_001}).encode()
+    error = RpcError("m", rpc_code=-1, error=sent, http_status=200, not_processed=False)
+    Redactor(["s3cr3t-token"]).clean(error)
+    assert error.whole is not None
+    assert error.whole() == error.error
+    assert json.loads(error.error) == {"code": -1, "message": "m", "omittedBytes": len(sent)}
+
+
 def test_what_a_refusal_says_of_access_is_cleaned_too() -> None:
     error = HttpStatusError(
         "no", status=401, delivery=Delivery.NOT_PROCESSED, challenges=['Bearer error="x", got="s3cr3t-token"']
@@ -323,12 +333,24 @@ def test_only_the_end_of_a_long_text_is_searched_for_a_beginning() -> None:
     assert time.process_time() - began < 0.5  # seconds: a look at each byte took three times that
 
 
-def test_of_many_credentials_those_told_last_are_looked_for() -> None:
-    redactor = Redactor(["client-secret", "first-token"])
-    for number in range(MAX_SECRETS - 1):
-        redactor.add(f"token-{number:04}")
-        redactor.add("client-secret")
-    assert redactor.text("client-secret first-token token-0000 token-0030") == f"{MARK} first-token {MARK} {MARK}"
+def test_of_many_tokens_those_told_last_are_looked_for() -> None:
+    redactor = Redactor(())
+    for number in range(MAX_TOKENS):
+        redactor.rotate(f"token-{number:04}")
+        redactor.rotate("refresh-token")
+    assert redactor.text("refresh-token token-0000 token-0001 token-0031") == f"{MARK} token-0000 {MARK} {MARK}"
+
+
+def test_secrets_of_settings_are_looked_for_always_however_many_they_are() -> None:
+    secrets = [f"variable-{number:04}" for number in range(3 * MAX_TOKENS)]
+    redactor = Redactor(secrets)
+    redactor.rotate("made-permanent")
+    redactor.add("made-permanent")
+    for number in range(2 * MAX_TOKENS):
+        redactor.rotate(f"token-{number:04}")
+        redactor.rotate(secrets[0])
+    assert {redactor.text(secret) for secret in (*secrets, "made-permanent")} == {MARK}
+    assert redactor.text("token-0031 token-0032") == f"token-0031 {MARK}"
 
 
 def _tokens(count: int) -> list[str]:
@@ -348,7 +370,7 @@ def test_long_tokens_are_taken_in_at_once() -> None:
 )
 @pytest.mark.parametrize("size", [60_000, 4_000_000])
 def test_no_error_takes_long_to_clean(unit: str, size: int) -> None:
-    redactor = Redactor(_tokens(MAX_SECRETS))
+    redactor = Redactor(_tokens(MAX_TOKENS))
     data = b'{"code":1,"message":"m","data":["%b"]}' % (unit.encode() * (size // len(unit.encode())))
     began = time.perf_counter()
     jsontext.check(_cleaned(redactor, data))
@@ -362,3 +384,19 @@ def test_a_credential_that_repeats_itself_costs_no_quadratic_time(secret: str) -
     for text in ("a" * 60_000, "\\u0061" * 10_000, "a" * 60_000 + "…"):
         jsontext.check(_cleaned(redactor, b'{"data":"%b"}' % text.encode()))
     assert time.perf_counter() - began < 2
+
+
+def test_a_secret_that_is_told_while_a_thread_makes_a_search_is_looked_for_from_then_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    redactor = Redactor(["first-secret"])
+    made = _redactor.Search
+
+    def overtaken(forms: Iterable[bytes]) -> _redactor.Search:
+        forms = list(forms)
+        redactor.add("second-secret")
+        return made(forms)
+
+    monkeypatch.setattr(_redactor, "Search", overtaken)
+    assert redactor.text("first-secret") == MARK
+    assert redactor.text("first-secret second-secret") == f"{MARK} {MARK}"

@@ -99,7 +99,7 @@ def test_the_run_tells_whose_it_is_and_its_inputs_byte_for_byte() -> None:
     assert b'"metadata":{"k": 1.0}' in told
     said = json.loads(told)
     assert said["owner"] == json.loads(run.start.owner.encode())
-    assert (said["workflowId"], said["transport"], said["engineVersion"], said["tags"]) == ("flow", "mcp", 2, ["x"])
+    assert (said["workflowId"], said["transport"], said["engineVersion"], said["tags"]) == ("flow", "mcp", 3, ["x"])
 
 
 def test_core_nodes_run_inside_the_machine() -> None:
@@ -755,14 +755,83 @@ def test_the_answer_travels_with_the_next_attempt(answer: bytes, decision: str, 
     assert note == NoteWaiting(0)
 
 
-def test_an_answer_holds_for_one_attempt_only() -> None:
+@pytest.mark.parametrize("given", [ACCEPT, REJECT, DONE])
+@pytest.mark.parametrize("handed_over", [False, True])
+def test_an_answer_holds_for_every_attempt_until_it_is_carried_out(given: bytes, handed_over: bool) -> None:
+    run = suspended("a")
+    run.answer("a", given)
+    run.task()
+    (first,) = run.under_way.values()
+    assert isinstance(first, ScheduleNode)
+    assert first.answer is not None
+    run.fail(first.ordinal, call_failure())
+    run.task(suggest=handed_over)
+    (timer,) = run.under_way.values()
+    run.fire(timer.ordinal)
+    run.task()
+    (second,) = run.under_way.values()
+    assert isinstance(second, ScheduleNode)
+    assert (second.activity_id, second.answer) == ("a:3", first.answer)
+    assert len(run.histories) == 1 + handed_over
+
+
+def test_an_answer_outlives_an_attempt_that_a_pause_cut_before_a_worker_took_it() -> None:
+    run = suspended("a")
+    run.answer("a", REJECT)
+    run.task()
+    (first,) = run.under_way.values()
+    assert isinstance(first, ScheduleNode)
+    run.pause("immediate")
+    run.task()
+    run.cancelled(first.ordinal, taken=False)
+    run.task()
+    run.resume()
+    run.task()
+    (second,) = run.under_way.values()
+    assert isinstance(second, ScheduleNode)
+    assert (second.activity_id, second.answer) == ("a:3", first.answer)
+
+
+def test_leave_to_send_again_is_used_up_where_the_server_asks_or_the_effect_is_in_doubt_again() -> None:
     run = suspended("a")
     run.answer("a", ACCEPT)
     run.task()
-    fail(run, "a", call_failure(retry_after=0))
-    (command,) = run.commands
+    run.succeed(run.ordinal("a"), b'{"resultType":"input_required","requestState":"s"}', interim="input", round="1")
+    run.task()
+    (timer,) = run.under_way.values()
+    run.fire(timer.ordinal)
+    run.task()
+    (command,) = run.under_way.values()
     assert isinstance(command, ScheduleNode)
     assert (command.activity_id, command.answer) == ("a:3", None)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "delivery"),
+    [
+        ({"delivery": "unknown", "effectId": "acme/a"}, {}, "unknown"),
+        ({"delivery": "unknown", "effectId": "acme/a"}, {"delivery": "not_processed"}, "unknown"),
+        ({"delivery": "unknown", "effectId": "acme/a"}, {"delivery": "answered", "retryable": False}, "answered"),
+        # What only reads has no effect.
+        ({"delivery": "unknown"}, {}, "not_sent"),
+        ({"effectId": "acme/a"}, {}, "not_sent"),
+    ],
+)
+@pytest.mark.parametrize("handed_over", [False, True])
+def test_a_failure_says_what_an_attempt_before_the_last_one_may_have_done(
+    first: dict[str, Any], last: dict[str, Any], delivery: str, handed_over: bool
+) -> None:
+    run = model([node("a")])
+    run.fail(run.ordinal("a"), call_failure(attempts=2, **first))
+    run.task(suggest=handed_over)
+    (timer,) = run.under_way.values()
+    run.fire(timer.ordinal)
+    run.task()
+    run.fail(run.ordinal("a"), call_failure(attempts=2, **last))
+    run.task()
+    error = payload(run, "run.failed")["error"]
+    assert error["details"]["delivery"] == delivery
+    assert ("the effect may have happened" in error["message"]) is (delivery == "unknown")
 
 
 def test_a_second_doubt_is_a_question_of_its_own() -> None:

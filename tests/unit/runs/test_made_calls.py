@@ -98,6 +98,16 @@ def test_a_call_that_used_up_its_attempts_failed_and_says_which_setting_ended_it
     assert "retry.attempts" in call.failure.message
 
 
+def test_a_call_whose_last_attempt_was_not_sent_may_have_happened_by_one_before(history: History) -> None:
+    history.fail(history.node(1), call_failure(attempts=2, delivery="unknown", effectId="acme/a"))
+    history.fail(history.node(2), call_failure(attempts=2))
+    [call] = made_calls([history.events])
+    assert (call.outcome, call.attempts) == ("failed", 2)
+    assert call.failure is not None
+    assert call.failure.happened.delivery == "unknown"
+    assert "the effect may have happened" in call.failure.message
+
+
 def test_an_unknown_outcome_that_must_not_be_repeated_is_in_doubt(history: History) -> None:
     history.fail(history.node(), call_failure(delivery="unknown", repeat_safe=False))
     [call] = made_calls([history.events])

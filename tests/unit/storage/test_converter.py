@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import hashlib
 import json
+import shutil
 from collections.abc import Sequence
 
 import pytest
@@ -23,6 +25,7 @@ from openwop_mcp.storage import (
     MalformedReferenceError,
     StorageError,
     add_values,
+    bare,
     data_converter,
     kept_outside,
     open_payload,
@@ -163,6 +166,29 @@ async def test_values_are_put_back_wherever_in_an_event_they_are_referred_to(con
     assert done.result.payloads[0].metadata["openwop-mcp.server-id"] == b"fake"
 
 
+async def test_of_a_bare_event_large_values_have_their_metadata_alone_and_are_not_looked_for(converter, tmp_path):
+    events = await events_of(converter)
+    as_fetched = [event.SerializeToString() for event in events]
+    shutil.rmtree(tmp_path / "blobs")
+    bared = [await bare(event, converter) for event in events]
+    assert large_values(bared) == [b""] * 5
+    done = bared[1].activity_task_completed_event_attributes.result.payloads[0]
+    assert done.metadata == record(b"", {"server-id": "fake"}).metadata
+    begun = bared[0].workflow_execution_started_event_attributes.input.payloads[0]
+    assert begun == record(b"{}", {})
+    assert [event.SerializeToString() for event in events] == as_fetched
+
+
+async def test_of_a_bare_event_metadata_that_are_encrypted_with_a_large_value_are_there(tmp_path, monkeypatch):
+    monkeypatch.setenv("ENCRYPTION_KEY", base64.b64encode(bytes(range(32))).decode())
+    keys = [{"id": "a", "secret": {"env": "ENCRYPTION_KEY"}}]
+    encrypting = data_converter(settings(storage={"folder": str(tmp_path)}, encryption={"keys": keys}))
+    events = await events_of(encrypting)
+    assert b"server-id" not in events[1].SerializeToString()
+    done = (await bare(events[1], encrypting)).activity_task_completed_event_attributes.result.payloads[0]
+    assert (done.data, done.metadata["openwop-mcp.server-id"]) == (b"", b"fake")
+
+
 async def test_a_value_of_another_driver_is_an_error_that_names_the_driver(converter):
     events = await events_of(converter)
     reference = events[1].activity_task_completed_event_attributes.result.payloads[0]
@@ -170,6 +196,8 @@ async def test_a_value_of_another_driver_is_an_error_that_names_the_driver(conve
     for ask in (resolve, values_of):
         with pytest.raises(StorageError, match="another-one"):
             await ask(events, converter)
+    with pytest.raises(StorageError, match="another-one"):
+        await bare(events[1], converter)
 
 
 async def test_values_that_are_taken_along_are_put_back_without_storage(converter):

@@ -88,7 +88,7 @@ class Requests:
         number = out.request_id
         flight: Flight | None = None
         try:
-            async with Deadline(limits) as deadline:
+            async with Deadline(limits, on_connected=out.on_connected) as deadline:
                 with self._intake.awaited(deadline, lasting=out.method == LISTEN):
                     await self.process.may_write()
                     # Messages arrive in the context of the process; who hears them has one of its own.

@@ -115,6 +115,13 @@ class StdioWire:
         """
         return await self._agreed(out.terms).exchange(out, limits, on_message)
 
+    async def tell(self, message: bytes, terms: Terms, limits: Timeouts) -> None:
+        """Write a message that has to be taken, once the process of the terms reads. See ``Wire``."""
+        process = self._agreed(terms).process
+        async with Deadline(limits):
+            await process.may_write()
+            process.write(message)
+
     async def notify(self, message: bytes, terms: Terms) -> None:
         """Write a message that no answer comes to, if the process of the terms still takes it."""
         try:
