@@ -11,7 +11,20 @@ from typing import Any, Literal, Self, get_args
 from openwop_mcp import jsontext
 from openwop_mcp.config import EffectivePolicy, Server, ToolPolicy
 
-__all__ = ("CLASSIFIED", "Classification", "Standing", "effective", "refusal", "unclassified", "values")
+__all__ = (
+    "CLASSIFIED",
+    "Approval",
+    "Classification",
+    "Standing",
+    "effective",
+    "refusal",
+    "stricter",
+    "unclassified",
+    "values",
+)
+
+Approval = Literal["never", "write", "always"]
+"""When a person approves calls, the laxest first."""
 
 CLASSIFIED = {
     "safetyTier": "safety_tier",
@@ -48,7 +61,7 @@ class Classification:
     safety_tier: Literal["pure", "read", "write"] | None = None
     replay_policy: Literal["deterministic", "idempotent", "non-deterministic"] | None = None
     egress: Literal["none", "safe-fetch", "host-mediated", "host-owned"] | None = None
-    approval: Literal["never", "write", "always"] | None = None
+    approval: Approval | None = None
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -85,7 +98,7 @@ class Standing:
     drifted: bool
     unusable: str | None
     classification: Classification | None
-    approval: Literal["never", "write", "always"] | None = None
+    approval: Approval | None = None
 
 
 def effective(server: Server, tool: str, standing: Standing | None) -> EffectivePolicy:
@@ -102,9 +115,15 @@ def effective(server: Server, tool: str, standing: Standing | None) -> Effective
     said = standing.classification.fields if standing.classification is not None else {}
     if standing.drifted or standing.classification is None:
         # A server that changes a definition voids what was said of it, but takes no person out of the way.
-        said["approval"] = max(policy.approval, standing.approval or policy.approval, key=values("approval").index)
+        said["approval"] = stricter(policy.approval, standing.approval)
     policy = policy.model_copy(update=said)
     return unclassified(policy) if standing.drifted else policy
+
+
+def stricter(one: Approval | None, other: Approval | None) -> Approval | None:
+    """Of two words on whether a person approves, the one that asks more often; None where neither was said."""
+    said: list[Approval] = [word for word in (one, other) if word is not None]
+    return max(said, key=values("approval").index, default=None)
 
 
 def unclassified(policy: EffectivePolicy) -> EffectivePolicy:

@@ -14,7 +14,7 @@ from typing import Any, Literal, Self
 
 from openwop_mcp import jsontext
 from openwop_mcp.catalog.pages import PageTool, definitions
-from openwop_mcp.catalog.policy import CLASSIFIED, Classification, Standing, values
+from openwop_mcp.catalog.policy import CLASSIFIED, Approval, Classification, Standing, stricter, values
 
 __all__ = ("Catalog", "Change", "Failure", "Kind", "Page", "Tool", "What")
 
@@ -141,6 +141,7 @@ class _Record:
         seen: Fingerprint of the definition that is listed, or was last; None for several at once.
         text: The accepted definition, while another one is listed or none.
         gone: Whether the name is not listed now.
+        held: Which approval may have been said of it before it was forgotten.
     """
 
     accepted: str | None
@@ -150,6 +151,7 @@ class _Record:
     text: bytes | None = None
     approved: tuple[str, int] | None = None
     classification: Classification | None = None
+    held: Approval | None = None
 
     @property
     def drifted(self) -> bool:
@@ -158,7 +160,7 @@ class _Record:
     def standing(self, unusable: str | None) -> Standing:
         said = self.classification
         bound = said if said is not None and said.fingerprint == self.seen else None
-        return Standing(self.seen, self.drifted, unusable, bound, None if said is None else said.approval)
+        return Standing(self.seen, self.drifted, unusable, bound, self.held if said is None else said.approval)
 
     def encode(self, name: str) -> bytes:
         members: list[tuple[str, bytes]] = [("name", jsontext.encode(name)), ("changedAt", b"%d" % self.changed_at)]
@@ -174,6 +176,8 @@ class _Record:
             members.append(("approved", jsontext.encode(self.approved)))
         if self.classification is not None:
             members.append(("classification", self.classification.encode()))
+        if self.held is not None:
+            members.append(("held", jsontext.encode(self.held)))
         return jsontext.build(members)
 
     @classmethod
@@ -189,6 +193,7 @@ class _Record:
             members.get("text"),
             tuple(told["approved"]) if "approved" in told else None,
             None if said is None else Classification.decode(said),
+            told.get("held"),
         )
 
 
@@ -254,6 +259,7 @@ class Catalog:
         self._standings: dict[str, Standing] = {}
         # From then on a name that is not known may be one of which a definition was accepted once.
         self._has_forgotten = False
+        self._held: Approval | None = None
 
     # --- what is read ---
 
@@ -364,7 +370,7 @@ class Catalog:
             record = self._records.get(name)
             if record is None:
                 accepted = UNACCEPTED if self._has_forgotten else place.fingerprint
-                self._records[name] = _Record(accepted, place.fingerprint, at)
+                self._records[name] = _Record(accepted, place.fingerprint, at, held=self._held)
                 changes.append(Change(at, name, "added"))
                 continue
             changed = place.fingerprint != record.seen
@@ -414,7 +420,7 @@ class Catalog:
             if size <= MAX_BESIDE or not beside[name].gone:
                 return
             size -= _size(name, beside[name])
-            del self._records[name]
+            self._held = stricter(self._held, self._records.pop(name).standing(None).approval)
             self._standings.pop(name, None)
             self._has_forgotten = True
 
@@ -502,6 +508,7 @@ class Catalog:
             "failure": failure and [failure.code, failure.message, failure.at, failure.since],
             "changes": [[one.at, one.tool, one.what, one.by] for one in self.changes],
             "hasForgotten": self._has_forgotten,
+            "held": self._held,
             "pages": [
                 {"digest": page.digest, "tools": [[tool.name, tool.fingerprint, tool.unusable] for tool in page.tools]}
                 for page in self.pages
@@ -528,7 +535,7 @@ class Catalog:
             Page(one["digest"], text, tuple(PageTool(*tool) for tool in one["tools"]))
             for one, text in zip(told["pages"], pages, strict=True)
         )
-        catalog._has_forgotten = told.get("hasForgotten", False)
+        catalog._has_forgotten, catalog._held = told.get("hasForgotten", False), told.get("held")
         catalog._places = _places(catalog.pages)
         catalog._names = tuple(sorted(catalog._places))
         catalog._records = dict(_Record.decode(text) for text in jsontext.elements(records))

@@ -433,6 +433,24 @@ def test_once_a_tool_was_forgotten_one_that_is_not_known_has_to_be_accepted(monk
     assert not catalog.standing("mail").drifted
 
 
+def test_a_server_takes_no_approval_away_by_what_it_has_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(states, "MAX_BESIDE", 0)
+    catalog = fresh()
+    listed(catalog, page(tool("pay"), tool("look")))
+    catalog.classified(asked(catalog, "pay", approval="always"), 5)
+    catalog.classified(asked(catalog, "look", approval="write"), 5)
+    listed(catalog, page())
+    catalog = Catalog.decode(*catalog.encode())
+    listed(catalog, page(tool("pay")))
+    assert effective(READS, "pay", catalog.standing("pay")).approval == "always"
+    listed(catalog, page())
+    catalog = Catalog.decode(*catalog.encode())
+    listed(catalog, page(tool("pay")))
+    assert effective(READS, "pay", catalog.standing("pay")).approval == "always"
+    catalog.classified(asked(catalog, "pay", safetyTier="read"), 7)
+    assert effective(READS, "pay", catalog.standing("pay")).approval == "never"
+
+
 @pytest.mark.parametrize("seed", ["1", "2"])
 def test_the_order_of_what_goes_is_that_of_the_list_in_every_process(seed: str) -> None:
     program = (
