@@ -109,7 +109,9 @@ class Beat:
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
-        if self._beating is not None:
+        if self._beating is not None and not self._beating.done():
+            # Given up on its way, it could reach Temporal after a claim that follows, and take its place.
+            await asyncio.wait([self._beating], timeout=self._interval)
             self._beating.cancel()
 
     async def claim(self, *, recorded: bool) -> Claim:

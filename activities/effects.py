@@ -41,8 +41,8 @@ from openwop_mcp.errors import (
     McpError,
     NotCallableError,
 )
-from openwop_mcp.runs.ledger import effect_attempts
-from openwop_mcp.storage import open_events, resolved
+from openwop_mcp.runs.ledger import Ledger, needs_values
+from openwop_mcp.storage import LostValueError, bare, resolved
 
 from .beat import INTERVAL, is_cancel
 
@@ -283,7 +283,9 @@ class _Joined:
             return request
         if self._answers(number):
             return replace(request, input=self._request.input)
-        request = replace(request, answer=self._request.answer)
+        if self._request.answer is not None:
+            # A round counts its own attempts.
+            request = replace(request, answer=replace(self._request.answer, since=1))
         if not self._asked:
             return request
         # What is in doubt is the request that answered a question, perhaps in another caller's words.
@@ -339,9 +341,15 @@ class _Joined:
         where its last attempt sent nothing, whatever had become of those before.
         """
         history = await self._client.get_workflow_handle(workflow_id, run_id=run_id).fetch_history()
-        await open_events(history.events, self._client.data_converter)
-        made = effect_attempts([history.events], workflow_id=workflow_id, tenant=self._effect.tenant)
-        return all(attempt.state == "released" for attempt in made)
+        ledger = Ledger(workflow_id=workflow_id, tenant=self._effect.tenant)
+        try:
+            for event in history.events:
+                opened = resolved if needs_values(event) else bare
+                ledger.take(await opened(event, self._client.data_converter))
+        except LostValueError:
+            # What it sent, or why it failed, nobody can say any more.
+            return False
+        return all(attempt.state == "released" for attempt in ledger.attempts())
 
     async def _check(self, found: WorkflowExecutionDescription) -> None:
         recorded = await found.memo_value(MEMO_DIGEST, "")

@@ -195,7 +195,7 @@ async def happened_before(guard: Guard, request: CallRequest) -> Payload | None:
 async def _before_reset(effect: Effect, request: CallRequest) -> Payload | None:
     """What :func:`happened_before` says, of the runs before a reset."""
     # Where a person gave leave to send again, what came before that was asked about.
-    since = 0 if request.answer is None else request.attempt
+    since = 0 if request.answer is None else request.answer.since or request.attempt
     made = []
     async for before in _made_before(effect, whole_chain=request.whole_chain):
         if before.attempt < since:

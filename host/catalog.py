@@ -271,7 +271,7 @@ def _runnable(workflows: Workflows, denied: AbstractSet[str]) -> dict[str, bytes
         workflow_tool_id(identity): workflow_descriptor(definition)
         for identity in workflows.ids()
         if (definition := workflows.workflow(identity).definition) is not None
-        and denied.isdisjoint(server_id for _, server_id in named_servers(definition))
+        and denied.isdisjoint(server_id for *_, server_id in named_servers(definition))
     }
 
 

@@ -15,7 +15,7 @@ from typing import Self
 from openwop_mcp import config, jsontext, schemas
 from openwop_mcp.config import SettingsError
 from openwop_mcp.nodes import REGISTRY
-from openwop_mcp.runs.definition import Definition, DefinitionError, parse
+from openwop_mcp.runs.definition import Definition, DefinitionError, Static, parse
 
 from . import etags
 from .errors import HostError
@@ -180,19 +180,24 @@ def _read(file: Path) -> Workflow:
 def _doubts(workflow: Workflow, servers: Collection[str]) -> Iterator[str]:
     for type_id in workflow.unknown_types:
         yield f"there is no node type '{type_id}' here, so that no run is created{_did_you_mean(type_id, REGISTRY)}"
-    for node_id, server_id in () if workflow.definition is None else named_servers(workflow.definition):
+    for node_id, place, server_id in () if workflow.definition is None else named_servers(workflow.definition):
         if server_id not in servers:
             near = _did_you_mean(server_id, servers)
-            yield f"node '{node_id}': config.serverId: the settings have no server '{server_id}'{near}"
+            yield f"node '{node_id}': {place}.serverId: the settings have no server '{server_id}'{near}"
 
 
-def named_servers(definition: Definition) -> Iterator[tuple[str, str]]:
-    """The nodes of a definition whose configuration says which server they call, and that server's id."""
+def named_servers(definition: Definition) -> Iterator[tuple[str, str, str]]:
+    """The nodes of a definition that say themselves which server they call, where they do, and that server's id."""
     for node in definition.nodes:
-        named = jsontext.member(node.config, "serverId") if "serverId" in node.type.either else None
+        place, named, port = "inputs", None, dict(node.inputs).get("serverId")
+        if isinstance(port, Static):
+            named = port.value
+        elif port is None and "serverId" in node.type.either:
+            # Where there is an input, it goes before the configuration.
+            place, named = "config", jsontext.member(node.config, "serverId")
         server_id = None if named is None else jsontext.decode(named)
         if isinstance(server_id, str):
-            yield node.id, server_id
+            yield node.id, place, server_id
 
 
 def _did_you_mean(given: str, known: Iterable[str]) -> str:

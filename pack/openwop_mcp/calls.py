@@ -227,7 +227,9 @@ class CallRequest:
             answer: What a person decided, where the attempt before left the effect in doubt. It holds for every attempt
                 until another is decided: one that failed may have ended before it was carried out.
         """
-        return replace(self, attempt=self.attempt + 1, node=self.node or node, answer=answer or self.answer)
+        attempt = self.attempt + 1
+        given = self.answer if answer is None else replace(answer, since=attempt)
+        return replace(self, attempt=attempt, node=self.node or node, answer=given)
 
     def next_round(self, given: Input, node: str | None = None) -> CallRequest:
         """The same call with the answer to what its server asked in the attempt before.

@@ -6,16 +6,12 @@ import asyncio
 from typing import Any
 
 import pytest
-from temporalio import activity
 
-from activities.perform import Calls as Performing
 from openwop_mcp.ctx import attempts
-from openwop_mcp.effects.delivery import Delivery
 from openwop_mcp.effects.identity import by_key
 from openwop_mcp.effects.shared import PERFORM, effect_workflow_id
-from openwop_mcp.errors import InterruptedCallError
 from tests.support.author_flows import Author, Call
-from tests.support.doubts import ACCEPT, BUSY, REJECT, Scene, asked_of_author, asked_of_run, done, resolve, scene
+from tests.support.doubts import ACCEPT, BUSY, REJECT, Early, Scene, asked_of_author, asked_of_run, done, resolve, scene
 from tests.support.fake_server import Reply
 from tests.support.pack import activity_results, error_of
 from tests.support.patience import PATIENCE
@@ -29,33 +25,6 @@ MAY_HAVE = "the effect may have happened"
 
 keyed_or_not = pytest.mark.parametrize("keyed", [False, True], ids=["unkeyed", "keyed"])
 rejected_or_done = pytest.mark.parametrize("answer", [REJECT, done(EDITED)], ids=["reject", "edit-accept"])
-
-
-class Early:
-    """Ends the first attempt with an answer before that is looked at.
-
-    Args:
-        activity_type: Only one of this type.
-        lost: Whether nothing more is heard of it, as of a worker that is killed; else it could not read the catalog.
-    """
-
-    def __init__(
-        self, monkeypatch: pytest.MonkeyPatch, activity_type: str | None = None, *, lost: bool = False
-    ) -> None:
-        self.times = 0
-        does = Performing._standing
-
-        async def standing(calls: Performing, request: Any, tenant: str) -> Any:
-            right = activity_type in {None, activity.info().activity_type}
-            if request.answer is not None and right and not self.times:
-                self.times += 1
-                if lost:
-                    await asyncio.Event().wait()
-                told = "nothing was sent: the catalog could not be read within 2 s"
-                raise InterruptedCallError(told, cancelled=False, delivery=Delivery.NOT_SENT)
-            return await does(calls, request, tenant)
-
-        monkeypatch.setattr(Performing, "_standing", standing)
 
 
 async def answered(at: Scene, answer: bytes, *, keyed: bool) -> Any:

@@ -19,7 +19,7 @@ from openwop_mcp import jsontext
 from openwop_mcp.effects.shared import effect_workflow_id
 from openwop_mcp.runs.pauses import Pause
 from tests.support.author_flows import Author, Call, InParts, Left, Told
-from tests.support.doubts import ACCEPT, BUSY, Scene, asked_of_run, done, resolve, scene
+from tests.support.doubts import ACCEPT, BUSY, Early, Scene, asked_of_run, done, resolve, scene
 from tests.support.fake_server import Reply, result_reply
 from tests.support.graphs import edge, workflow
 from tests.support.pack import activity_results, error_of, log_of, scheduled, types
@@ -263,6 +263,20 @@ async def test_leave_to_send_again_that_was_used_before_the_reset_is_not_used_tw
         assert activity_results(found)[0].data == b'{"content":[], "n":2.0}'
         assert scheduled(found) == ["a:1", "a:2"]
         assert types(log).count("interrupt.resolved a") == 1
+        assert len(at.acting.asked) == 2
+
+
+async def test_leave_that_was_used_before_the_reset_is_not_used_again_by_an_attempt_after_one_that_failed_early(
+    client, monkeypatch
+):
+    async with scene(client, TOOLS) as at:
+        run, _ = await answered(at, ACCEPT)
+        early = Early(monkeypatch)
+        again = await reset(client, run, last_before("workflow_execution_update_accepted_event_attributes"))
+        _, found = await run_of(again)
+        assert early.times == 1
+        assert activity_results(found)[0].data == b'{"content":[], "n":2.0}'
+        assert scheduled(found) == ["a:1", "a:2", "a:3"]
         assert len(at.acting.asked) == 2
 
 

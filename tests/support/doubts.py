@@ -11,11 +11,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from temporalio import activity
 from temporalio.client import Client, WorkflowHandle, WorkflowUpdateFailedError
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Worker
 
+from activities.perform import Calls as Performing
+from openwop_mcp.effects.delivery import Delivery
+from openwop_mcp.errors import InterruptedCallError
 from openwop_mcp.failures import json_payload
 from openwop_mcp.runs.events import RunEvent
 from openwop_mcp.runs.interrupts import MEMO, PENDING, RESOLVE, OpenInterrupt, Resolution, read_open
@@ -32,6 +36,7 @@ __all__ = (
     "POLL",
     "REJECT",
     "Acting",
+    "Early",
     "Scene",
     "asked_of_author",
     "asked_of_run",
@@ -243,3 +248,30 @@ async def refusal(handle: WorkflowHandle[Any, Any], given: bytes) -> str:
         await handle.execute_update(RESOLVE, RawValue(json_payload(given)))
     assert isinstance(caught.value.cause, ApplicationError)
     return caught.value.cause.type or ""
+
+
+class Early:
+    """Ends the first attempt with an answer before that is looked at.
+
+    Args:
+        activity_type: Only one of this type.
+        lost: Whether nothing more is heard of it, as of a worker that is killed; else it could not read the catalog.
+    """
+
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, activity_type: str | None = None, *, lost: bool = False
+    ) -> None:
+        self.times = 0
+        does = Performing._standing
+
+        async def standing(calls: Performing, request: Any, tenant: str) -> Any:
+            right = activity_type in {None, activity.info().activity_type}
+            if request.answer is not None and right and not self.times:
+                self.times += 1
+                if lost:
+                    await asyncio.Event().wait()
+                told = "nothing was sent: the catalog could not be read within 2 s"
+                raise InterruptedCallError(told, cancelled=False, delivery=Delivery.NOT_SENT)
+            return await does(calls, request, tenant)
+
+        monkeypatch.setattr(Performing, "_standing", standing)

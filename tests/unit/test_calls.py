@@ -24,7 +24,7 @@ def test_a_request_that_cannot_suspend_is_spelled_as_before() -> None:
         replace(CALL, suspends=True),
         replace(CALL, queue="openwop-mcp-class-slow"),
         replace(CALL, suspends=True, input=Input(2, b'{"q":{"n":1.10}}', STATE, ("d",), 1)),
-        replace(CALL, approved=b'{"tier":"write"}', answer=Answer("done", b'{"content":[]}', 2), input=Input(1)),
+        replace(CALL, approved=b'{"tier":"write"}', answer=Answer("done", b'{"content":[]}', 2, 4), input=Input(1)),
     ],
 )
 def test_what_a_request_carries_arrives_byte_for_byte(request_: CallRequest) -> None:
@@ -37,12 +37,12 @@ def test_each_further_attempt_carries_what_was_answered_and_approved_and_what_wa
     asked = replace(approved, answer=Answer("resend")).next_round(Input(1))
     assert (asked.attempt, asked.round, asked.answer, asked.approved) == (3, 1, None, b'{"tier":"write"}')
     retried = asked.next_attempt(answer=Answer("resend"))
-    assert (retried.attempt, retried.round, retried.answer) == (4, 1, Answer("resend"))
+    assert (retried.attempt, retried.round, retried.answer) == (4, 1, Answer("resend", since=4))
     # One that failed may have ended before it was carried out, until another is given.
-    assert retried.next_attempt().answer == Answer("resend")
-    assert retried.next_attempt(answer=Answer("fail")).answer == Answer("fail")
+    assert retried.next_attempt().answer == Answer("resend", since=4)
+    assert retried.next_attempt(answer=Answer("fail")).answer == Answer("fail", since=5)
     # An approval that is asked for after a doubt must not lose what the doubt's answer was.
-    assert retried.approved_as(b'{"tier":"read"}').answer == Answer("resend")
+    assert retried.approved_as(b'{"tier":"read"}').answer == Answer("resend", since=4)
 
 
 @pytest.mark.parametrize(("word", "told"), [("input", "input"), ("approval", "approval"), ("result", None)])

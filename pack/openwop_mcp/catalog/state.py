@@ -282,8 +282,14 @@ class Catalog:
         return self._names
 
     def standing(self, name: str) -> Standing | None:
-        """How a tool stands, which costs next to nothing to ask. One that is gone stands as it did when it went."""
-        return self._standings.get(name)
+        """How a tool stands, which costs next to nothing to ask. One that is gone stands as it did when it went.
+
+        One that is not known may be one that was forgotten: then it stands as that would if it came back.
+        """
+        known = self._standings.get(name)
+        if known is None and self._has_forgotten:
+            return Standing(None, drifted=True, unusable=None, classification=None, approval=self._held)
+        return known
 
     def tool(self, name: str) -> Tool | None:
         """A tool that is listed."""
@@ -477,7 +483,7 @@ class Catalog:
         said = {field: asked[name] for name, field in CLASSIFIED.items() if name in asked}
         for name, record, fingerprint in self._asked(asked):
             new = Classification(fingerprint, asked["by"], at, asked["why"], **said) if said else None
-            record.classification = new
+            record.classification, record.held = new, None
             self.changes.append(Change(at, name, "cleared" if new is None else "classified", asked["by"]))
 
     def approved(self, request: bytes, at: int) -> None:

@@ -351,8 +351,8 @@ class Negotiator:
                 raise NoCommonRevisionError(requested=revision, supported=shown([agreed.revision]), floor=self._floor)
             try:
                 await self._introduce(agreed)
-            except McpError:
-                # It would take no request in it.
+            except BaseException:
+                # It would take no request in it, or there will be none.
                 self._leave(agreed)
                 raise
         except McpError:

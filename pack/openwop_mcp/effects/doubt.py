@@ -33,23 +33,27 @@ MAX_TITLE = 200
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a person decided about an effect in doubt. It travels with the next attempt, which carries it out.
+    """What a person decided about an effect in doubt. It travels with the next attempts, until one carries it out.
 
     Attributes:
         verdict: What becomes of the effect.
         result: JSON text of the result that it is taken to have had; only for ``done``.
         round: Which round of an effect that several runs share it starts; 0 where no other run shares it.
+        since: The attempt that it was given for: those before it were asked about, and no later one. 0 where its record
+            is older and does not say: then it travelled with that attempt alone.
     """
 
     verdict: Verdict
     result: bytes | None = None
     round: int = 0
+    since: int = 0
 
     def encode(self) -> bytes:
         """JSON text, the result in it byte for byte."""
+        since = [("since", jsontext.encode(self.since))] if self.since else []
         result = [] if self.result is None else [("result", self.result)]
         return jsontext.build(
-            [("verdict", jsontext.encode(self.verdict)), ("round", jsontext.encode(self.round)), *result]
+            [("verdict", jsontext.encode(self.verdict)), ("round", jsontext.encode(self.round)), *since, *result]
         )
 
 
@@ -146,4 +150,9 @@ def _is_result(text: bytes) -> bool:
 def read_verdict(data: bytes) -> Answer:
     """Read what :meth:`Answer.encode` wrote."""
     members = dict(jsontext.members(data))
-    return Answer(jsontext.decode(members["verdict"]), members.get("result"), jsontext.decode(members["round"]))
+    return Answer(
+        jsontext.decode(members["verdict"]),
+        members.get("result"),
+        jsontext.decode(members["round"]),
+        jsontext.decode(members.get("since", b"0")),
+    )

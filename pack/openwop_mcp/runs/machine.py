@@ -9,7 +9,7 @@ import dataclasses
 import functools
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from openwop_mcp import jsontext, nodes
@@ -751,7 +751,8 @@ class RunMachine:
             case Outcome() as outcome:
                 self._end_by(node, outcome)
             case waiting.Attempt() as attempt:
-                node.answer = attempt.answer or node.answer
+                if attempt.answer is not None:
+                    node.answer = replace(attempt.answer, since=node.attempt + 1)
                 node.input = attempt.input or node.input
                 node.approved = attempt.approved or node.approved
                 self._ready.append(node)

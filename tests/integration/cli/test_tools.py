@@ -58,13 +58,15 @@ async def shop(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Shop]:
         text = '[worker]\ntenant = "acme"\nshutdown_grace = 1\n'
         for server in SERVERS:
             url = fake.url.replace("/mcp", f"/{server}")
-            text += f'[servers.{server}]\nurl = "{url}"\nnetwork = "private"\ntenants = ["acme", "nobody"]\n'
+            text += f'[servers.{server}]\nurl = "{url}"\nnetwork = "private"\ntenants = ["acme"]\n'
         text += '[servers.policy.tools."get_*"]\nsafety_tier = "read"\nreplay_policy = "idempotent"\n'
         text += "[servers.drift.tools.careful]\nquarantine = true\n"
         shop.settings.write_text(text, encoding="utf-8")
         async with serving("dev", "--config", str(shop.settings)) as dev:
             shop.address = dev.facts["temporal"]
-            shop.settings.write_text(f'{text}\n[temporal]\naddress = "{shop.address}"\n', encoding="utf-8")
+            # Of a tenant that the settings of `dev` do not name, nobody keeps a catalog.
+            wider = text.replace('["acme"]', '["acme", "nobody"]')
+            shop.settings.write_text(f'{wider}\n[temporal]\naddress = "{shop.address}"\n', encoding="utf-8")
             yield shop
 
 

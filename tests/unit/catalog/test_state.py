@@ -16,7 +16,7 @@ from openwop_mcp.catalog import state as states
 from openwop_mcp.catalog.drift import differences
 from openwop_mcp.catalog.fingerprint import fingerprint
 from openwop_mcp.catalog.pages import page_digest
-from openwop_mcp.catalog.policy import effective
+from openwop_mcp.catalog.policy import Standing, effective
 from openwop_mcp.catalog.state import Catalog, Change, Failure, Kind
 from openwop_mcp.config import Server
 from tests.support.catalog_pages import TOOLS, VALUES, answer, listed, page, tool
@@ -406,7 +406,8 @@ def test_of_what_is_gone_the_first_goes_first_and_what_was_judged_stays_longest(
     for at in range(5):
         listed(catalog, page(tool(f"t{at}")))
     listed(catalog, page())
-    kept = [name for name in ("judged", *(f"t{at}" for at in range(5))) if catalog.standing(name) is not None]
+    names = ("judged", *(f"t{at}" for at in range(5)))
+    kept = [name for name in names if catalog.standing(name) != Standing(None, True, None, None)]
     assert kept == ["judged", "t3", "t4"]
 
 
@@ -427,6 +428,8 @@ def test_once_a_tool_was_forgotten_one_that_is_not_known_has_to_be_accepted(monk
     listed(catalog, page(tool("small")))
     assert not catalog.standing("small").drifted
     catalog = Catalog.decode(*catalog.encode())
+    # A server may carry out what it does not list.
+    assert catalog.standing("mail").drifted
     listed(catalog, page(tool("small"), tool("mail", title="other")))
     assert catalog.standing("mail").drifted
     catalog.approved(asked(catalog, "mail"), 5)
@@ -441,6 +444,7 @@ def test_a_server_takes_no_approval_away_by_what_it_has_forgotten(monkeypatch: p
     catalog.classified(asked(catalog, "look", approval="write"), 5)
     listed(catalog, page())
     catalog = Catalog.decode(*catalog.encode())
+    assert effective(READS, "pay", catalog.standing("pay")).approval == "always"
     listed(catalog, page(tool("pay")))
     assert effective(READS, "pay", catalog.standing("pay")).approval == "always"
     listed(catalog, page())
@@ -448,6 +452,8 @@ def test_a_server_takes_no_approval_away_by_what_it_has_forgotten(monkeypatch: p
     listed(catalog, page(tool("pay")))
     assert effective(READS, "pay", catalog.standing("pay")).approval == "always"
     catalog.classified(asked(catalog, "pay", safetyTier="read"), 7)
+    assert effective(READS, "pay", catalog.standing("pay")).approval == "never"
+    catalog.classified(asked(catalog, "pay", clear=True), 8)
     assert effective(READS, "pay", catalog.standing("pay")).approval == "never"
 
 

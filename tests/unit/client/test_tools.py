@@ -82,24 +82,29 @@ def test_a_tool_that_is_sought_is_read_however_many_come_before_it_and_however_l
     assert [param.header for param in read_page(told, "t")["t"].headers] == ["Mcp-Param-A"]
 
 
+TOO_MUCH = b'{"tools":[{"name":"t","inputSchema":{"properties":{"a":{"type":"string","x-mcp-header":"A"}},%b}}]}'
+
+
 @pytest.mark.parametrize(
     "filling",
     [
         b'"x-mcp-header":0,' + b",".join(b'"p%d":{}' % number for number in range(200_000)),
         b'"anyOf":[{"x-mcp-header":0}' + b",[]" * 1_000_000 + b"]",
-        b'"a":{' * 20_000 + b'"x-mcp-header":0' + b"}" * 20_000,
     ],
-    ids=["members", "elements", "levels"],
+    ids=["members", "elements"],
 )
 def test_a_large_schema_that_takes_too_much_stays_unknown(filling: bytes) -> None:
-    told = (
-        b'{"tools":[{"name":"t","inputSchema":{"properties":{"a":{"type":"string","x-mcp-header":"A"}},%b}}]}' % filling
-    )
+    told = TOO_MUCH % filling
     tracemalloc.start()
     assert read_page(told, "t") == {"t": KnownTool()}
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 64 * 1024 * 1024  # bytes: decoded as a whole they took 300 MB
+
+
+def test_a_large_schema_of_too_many_levels_stays_unknown() -> None:
+    told = TOO_MUCH % (b'"a":{' * 20_000 + b'"x-mcp-header":0' + b"}" * 20_000)
+    assert read_page(told, "t") == {"t": KnownTool()}
 
 
 def test_a_page_of_many_annotated_schemas_is_read_in_part(monkeypatch: pytest.MonkeyPatch) -> None:

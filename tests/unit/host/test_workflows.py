@@ -155,10 +155,15 @@ def test_an_id_that_is_nearly_one_of_what_can_be_run_is_told_which(tmp_path: Pat
 def test_what_runs_would_fail_with_is_told_by_file(tmp_path: Path) -> None:
     call = node("call", config={"serverId": "wether", "name": "t"})
     there = node("there", config={"serverId": "weather", "name": "t"})
+    given = node(
+        "given", config={"serverId": "wether", "name": "t"}, inputs={"serverId": {"type": "static", "value": "whether"}}
+    )
     odd = write(tmp_path, "a.json", id="a", nodes=[node("a", "core.nop"), node("b", "acme.other")])
-    lost = write(tmp_path, "b.json", id="b", nodes=[call, there])
+    lost = write(tmp_path, "b.json", id="b", nodes=[call, there, given])
     assert read(tmp_path, fixtures=True).doubts(["weather"]) == [
         f"{odd}: there is no node type 'core.nop' here, so that no run is created (did you mean 'core.noop'?)",
         f"{odd}: there is no node type 'acme.other' here, so that no run is created",
         f"{lost}: node 'call': config.serverId: the settings have no server 'wether' (did you mean 'weather'?)",
+        # An input goes before the configuration.
+        f"{lost}: node 'given': inputs.serverId: the settings have no server 'whether' (did you mean 'weather'?)",
     ]

@@ -147,7 +147,7 @@ def test_a_doubt_in_a_later_round_is_asked_about_and_what_was_answered_before_st
     assert payload(run, "node.suspended", "a")["reason"] == "in-doubt"
     answer(run, "a", ACCEPT)
     again = call_of(run, "a")
-    assert again.answer == b'{"verdict":"resend","round":0}'
+    assert again.answer == b'{"verdict":"resend","round":0,"since":3}'
     assert again.input is not None
     assert again.input.responses == FILLED
 
@@ -251,7 +251,7 @@ def test_what_was_decided_about_a_doubt_is_carried_out_after_the_approval_that_i
     needs_approval(run, "a")
     answer(run, "a", ACCEPT)
     again = call_of(run, "a")
-    assert (again.answer, again.approved) == (b'{"verdict":"resend","round":0}', b'{"tier":"write"}')
+    assert (again.answer, again.approved) == (b'{"verdict":"resend","round":0,"since":2}', b'{"tier":"write"}')
 
 
 # --- several at once, and time ---

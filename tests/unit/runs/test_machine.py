@@ -733,9 +733,9 @@ def test_an_effect_in_doubt_suspends_its_node_and_asks() -> None:
 @pytest.mark.parametrize(
     ("answer", "decision", "verdict"),
     [
-        (ACCEPT, "granted", b'{"verdict":"resend","round":0}'),
-        (REJECT, "rejected", b'{"verdict":"fail","round":0}'),
-        (DONE, "granted", b'{"verdict":"done","round":0,"result":' + EDITED + b"}"),
+        (ACCEPT, "granted", b'{"verdict":"resend","round":0,"since":2}'),
+        (REJECT, "rejected", b'{"verdict":"fail","round":0,"since":2}'),
+        (DONE, "granted", b'{"verdict":"done","round":0,"since":2,"result":' + EDITED + b"}"),
     ],
     ids=["accept", "reject", "edit-accept"],
 )
@@ -871,7 +871,7 @@ def test_two_answers_of_one_task_each_find_their_question() -> None:
     run.answer("a", DONE)
     run.task()
     answers = {command.node_id: command.answer for command in run.commands if isinstance(command, ScheduleNode)}
-    assert answers["b"] == b'{"verdict":"resend","round":0}'
+    assert answers["b"] == b'{"verdict":"resend","round":0,"since":2}'
     assert EDITED in (answers["a"] or b"")
 
 
@@ -899,7 +899,7 @@ def test_one_answer_resumes_every_node_that_waits_with_the_same_effect(handover:
         *("interrupt.resolved b", "node.resumed b"),
     ]
     *attempts, note = run.commands
-    verdict = b'{"verdict":"done","round":1,"result":' + EDITED + b"}"
+    verdict = b'{"verdict":"done","round":1,"since":2,"result":' + EDITED + b"}"
     assert [(one.activity_id, one.answer) for one in attempts if isinstance(one, ScheduleNode)] == [
         ("a:2", verdict),
         ("b:2", verdict),
@@ -967,7 +967,7 @@ def test_questions_and_answers_are_taken_along_by_a_handover() -> None:
     assert isinstance(command, ScheduleNode)
     assert (command.activity_id, command.answer) == (
         "b:2",
-        b'{"verdict":"done","round":3,"result":' + EDITED + b"}",
+        b'{"verdict":"done","round":3,"since":2,"result":' + EDITED + b"}",
     )
     assert len(run.machine.open_interrupts(before["a"])) == 1
     assert run.machine.was_answered(before["b"])
@@ -977,7 +977,7 @@ def test_questions_and_answers_are_taken_along_by_a_handover() -> None:
     command, note = run.commands
     assert note == NoteWaiting(0)
     assert isinstance(command, ScheduleNode)
-    assert (command.activity_id, command.answer) == ("a:2", b'{"verdict":"resend","round":3}')
+    assert (command.activity_id, command.answer) == ("a:2", b'{"verdict":"resend","round":3,"since":2}')
     succeed(run, "a", "b")
     assert run.types[-1] == "run.completed"
 
