@@ -71,6 +71,10 @@ MAX_COMPARED = 64 * 1024
 MAX_NAME = 100
 """Characters of a tool's name, and of the path of a field, in the log."""
 
+INSISTED = "openwop-mcp.forced-list-begins-after"
+"""Patch: a list that is forced while the first is under way is another one, which has what the server changed
+meanwhile."""
+
 ONE_ATTEMPT = RetryPolicy(maximum_attempts=1)
 
 # Says nothing on replay.
@@ -136,9 +140,12 @@ class CatalogWorkflow:
         """
         now = _now()
         is_old = self._ended_at < now - JUST_NOW or (self._catalog.ttl_ms > 0 and self._catalog.is_stale(now))
-        if jsontext.member(given.payload.data, "force") == b"true" or is_old:
-            # The first list of all is under way for whoever asked first.
-            wanted = 1 if self._is_new else self._begun + 1
+        is_forced = jsontext.member(given.payload.data, "force") == b"true"
+        if is_forced or is_old:
+            wanted = self._begun + 1
+            # The first list of all is under way for whoever asks first, and does not insist on one that begins now.
+            if self._is_new and not (is_forced and self._begun and workflow.patched(INSISTED)):
+                wanted = 1
             self._wanted |= wanted > self._begun
             await workflow.wait_condition(lambda: self._ended >= wanted or self._leaving)
         failure = self._catalog.failure

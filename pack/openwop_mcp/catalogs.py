@@ -24,7 +24,7 @@ from temporalio.client import (
     WorkflowUpdateStage,
 )
 from temporalio.common import RawValue, WorkflowIDConflictPolicy
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from openwop_mcp import jsontext
@@ -111,8 +111,11 @@ class Catalogs:
         self._readings: OrderedDict[str, _Reading] = OrderedDict()
         self._asked: dict[str, tuple[float, asyncio.Task[bool]]] = {}
 
-    async def start(self, tenant: str, server_id: str) -> None:
+    async def start(self, tenant: str, server_id: str) -> bool:
         """Start the catalog of a server, unless it is there. One of another task queue goes on on this one.
+
+        Returns:
+            Whether it begins by this: its first list is asked for from now on.
 
         Raises:
             RPCError: Temporal does not answer.
@@ -129,16 +132,20 @@ class Catalogs:
                 state, pages = catalog.encode()
                 start = replace(start, state=state)
         elif info is not None and info.status == WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_RUNNING:
-            return
-        await self._client.start_workflow(
-            CATALOG_WORKFLOW,
-            args=[RawValue(json_payload(start.encode())), RawValue(json_payload(encode_pages(pages)))],
-            id=identity,
-            task_queue=self._queue,
-            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-            static_summary=f"tools of {server_id}",
-            rpc_timeout=SECONDS,
-        )
+            return False
+        try:
+            await self._client.start_workflow(
+                CATALOG_WORKFLOW,
+                args=[RawValue(json_payload(start.encode())), RawValue(json_payload(encode_pages(pages)))],
+                id=identity,
+                task_queue=self._queue,
+                id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+                static_summary=f"tools of {server_id}",
+                rpc_timeout=SECONDS,
+            )
+        except WorkflowAlreadyStartedError:
+            return False
+        return True
 
     async def read(self, tenant: str, server_id: str) -> Catalog | None:
         """The catalog as it is now; None if there is none. It goes on with later reads: who keeps it keeps no copy.
@@ -306,7 +313,6 @@ class Catalogs:
 
     async def _refreshed(self, tenant: str, server_id: str, *, force: bool) -> bool:
         handle = self._client.get_workflow_handle(catalog_id(tenant, server_id))
-        request = RawValue(json_payload(jsontext.encode({"force": force})))
         asked = uuid.uuid4().hex
         try:
             async with asyncio.timeout(ASKED_SECONDS):
@@ -314,7 +320,7 @@ class Catalogs:
                     try:
                         taken = await handle.start_update(
                             REFRESH,
-                            request,
+                            RawValue(json_payload(jsontext.encode({"force": force}))),
                             id=asked,
                             wait_for_stage=WorkflowUpdateStage.ACCEPTED,
                             result_type=RawValue,
@@ -325,13 +331,13 @@ class Catalogs:
                         if isinstance(error.__cause__, asyncio.CancelledError):
                             raise
                         # Nobody takes it where it is, which may be another task queue that had a worker before.
-                        await self.start(tenant, server_id)
+                        force &= not await self.start(tenant, server_id)
                     except RPCError as error:
                         if error.status is not RPCStatusCode.NOT_FOUND:
                             raise
                         # There is none, or it has just gone on in a history of its own. A new one lists at once, which
-                        # the next round waits for.
-                        await self.start(tenant, server_id)
+                        # the next round waits for: one list of it is enough for who insists, too.
+                        force &= not await self.start(tenant, server_id)
                     else:
                         return True
         except (

@@ -16,7 +16,9 @@ from openwop_mcp.catalogs import Catalogs
 from tests.support.catalogs import Shop, keeping, of, tool
 from tests.support.fake_server import Request, modern
 from tests.support.pack import SERVER, activity_results
+from tests.support.patience import PATIENCE
 from workflows import catalog as keeper
+from workflows.replay import replay
 
 
 async def test_a_list_stands_in_history_byte_for_byte_page_by_page(client: Client) -> None:
@@ -76,6 +78,27 @@ async def test_whoever_insists_has_the_server_asked_although_its_list_is_fresh(c
         shop.tools.append(tool("three"))
         assert "three" in (await at.refresh(force=True)).names()
         assert shop.lists == 2
+
+
+async def test_whoever_insists_while_the_first_list_is_under_way_has_what_changed_meanwhile(client: Client) -> None:
+    shop = Shop()
+    async with keeping(client, shop) as at:
+        before = [shop.page(None)]
+        shop.fault = lambda _: before.pop() if before else shop.page(None)
+        shop.gate.clear()
+        await at.catalogs.start(at.tenant, SERVER)
+        await shop.until_asked(1)
+        shop.tools.append(tool("three"))
+        insisting = asyncio.create_task(at.refresh(force=True))
+        async with asyncio.timeout(PATIENCE):
+            async for event in at.handle.fetch_history_events(wait_new_event=True):
+                if event.HasField("workflow_execution_update_accepted_event_attributes"):
+                    break
+        shop.gate.set()
+        assert "three" in (await insisting).names()
+        assert shop.lists == 2
+        for verdict in await replay(await at.histories(), []):
+            assert verdict.sound, verdict.prose()
 
 
 async def test_an_unchanged_list_is_one_digest_a_page(client: Client) -> None:
