@@ -32,7 +32,7 @@ from openwop_mcp.calls import EFFECT_ROUND, METHODS, NO_ARGUMENTS, NODE, CallReq
 from openwop_mcp.effects.decide import RetryPolicy
 from openwop_mcp.effects.delivery import Delivery
 from openwop_mcp.effects.identity import Effect
-from openwop_mcp.effects.shared import EFFECT_WORKFLOW, MEMO_DIGEST, effect_queue, effect_workflow_id
+from openwop_mcp.effects.shared import EFFECT_WORKFLOW, MEMO_CALLER, MEMO_DIGEST, effect_queue, effect_workflow_id
 from openwop_mcp.errors import (
     EffectInDoubtError,
     InterruptedCallError,
@@ -97,7 +97,16 @@ class SharedEffects:
         )
         node = request.node or info.activity_id
         joined = _Joined(
-            client, effect, request, arguments, base or info.task_queue, node=node, ask=ask, refusal=refusal
+            client,
+            effect,
+            request,
+            arguments,
+            base or info.task_queue,
+            node=node,
+            # After a reset the run has another id: what it finds is what came of the call before.
+            caller=f"{info.workflow_run_id}/{node}",
+            ask=ask,
+            refusal=refusal,
         )
         handle = client.get_async_activity_handle(task_token=info.task_token)
         task = asyncio.get_running_loop().create_task(_complete(handle, joined.outcome()))
@@ -180,6 +189,7 @@ class _Joined:
         queue: str,
         *,
         node: str,
+        caller: str,
         ask: bool,
         refusal: str | None,
     ) -> None:
@@ -189,6 +199,7 @@ class _Joined:
         self._arguments = arguments
         self._queue = queue
         self._node = node
+        self._caller = caller
         self._ask = ask
         self._refusal = refusal
         self._shared = False
@@ -257,7 +268,7 @@ class _Joined:
             found = await self._described(number)
             if found is not None:
                 if not await self._sent_nothing(found):
-                    self._shared = True
+                    self._shared = await found.memo_value(MEMO_CALLER, "") != self._caller
                     await self._check(found)
                     return await self._result(
                         self._client.get_workflow_handle(found.id, run_id=found.run_id, result_type=RawValue)
@@ -311,7 +322,7 @@ class _Joined:
                 result_type=RawValue,
                 id_reuse_policy=reuse,
                 id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
-                memo={MEMO_DIGEST: self._effect.digest},
+                memo={MEMO_DIGEST: self._effect.digest, MEMO_CALLER: self._caller},
                 static_summary=f"{request.server_id} {request.name}",
             )
         except WorkflowAlreadyStartedError:

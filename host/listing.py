@@ -235,7 +235,7 @@ class RunList:
 
     async def _rows(self, tenant: str, before: tuple[int, str] | None, asked: Asked) -> AsyncIterator[Sequence[_Row]]:
         """The rows of a tenant from a position on, newest first, one stretch of time after the other."""
-        recent: list[_Row] | None = None if before is None else []
+        recent: list[_Row] | None = None
         # One more, for stores that count finer than microseconds.
         async for since, stretch in self._stretches(tenant, None if before is None else before[0] + 1, asked):
             # What is listed and what was remembered may be the same run.

@@ -28,6 +28,7 @@ __all__ = (
     "Escaped",
     "McpCallError",
     "conclude",
+    "final",
     "forward",
     "json_payload",
     "read",
@@ -213,12 +214,20 @@ def _has_effect(failure: CallFailure) -> bool:
 
 def refusal(error: McpError) -> CallFailure:
     """The failure of a call that workflow code refuses before it schedules anything."""
-    return CallFailure(
-        code=error.code,
-        message=error.message,
-        details=jsontext.encode({"delivery": error.delivery.value, **error.facts}),
-        happened=_final(error.delivery),
-    )
+    details = jsontext.encode({"delivery": error.delivery.value, **error.facts})
+    return final(error.code, error.message, error.delivery, details)
+
+
+def final(code: str, message: str, delivery: Delivery, details: bytes) -> CallFailure:
+    """The failure of a call that ends where nothing was tried: by what is asked, or what somebody said or did not say.
+
+    Args:
+        code: Its code.
+        message: Why, for people.
+        delivery: What is known of the request of the attempt before.
+        details: JSON text of an object, which tells the delivery too.
+    """
+    return CallFailure(code, message, details, replace(_closed(delivery), code=code))
 
 
 def write(
@@ -378,13 +387,13 @@ def read(failure: temporalio.api.failure.v1.Failure) -> CallFailure:
             code="internal_error",
             message=_prose(info.type, said(failure)),
             details=b"{}",
-            happened=_final(Delivery.UNKNOWN),
+            happened=_closed(Delivery.UNKNOWN),
         )
     if failure.HasField("timeout_failure_info"):
         return _timed_out(failure)
     if failure.HasField("canceled_failure_info"):
         return _canceled(taken=taken)
-    return CallFailure(code="internal_error", message=said(failure), details=b"{}", happened=_final(Delivery.UNKNOWN))
+    return CallFailure(code="internal_error", message=said(failure), details=b"{}", happened=_closed(Delivery.UNKNOWN))
 
 
 def _unopened(why: str) -> CallFailure:
@@ -400,7 +409,7 @@ def _unopened(why: str) -> CallFailure:
 
 def _canceled(*, taken: bool) -> CallFailure:
     """An activity that ended as cancelled without a word. What no worker has taken cannot have been sent."""
-    happened = _final(Delivery.UNKNOWN if taken else Delivery.NOT_SENT)
+    happened = _closed(Delivery.UNKNOWN if taken else Delivery.NOT_SENT)
     return CallFailure(
         code="run_cancelled",
         message="cancelled",
@@ -410,7 +419,7 @@ def _canceled(*, taken: bool) -> CallFailure:
     )
 
 
-def _final(delivery: Delivery) -> Failure:
+def _closed(delivery: Delivery) -> Failure:
     return Failure(code="internal_error", delivery=delivery, retryable=False, repeat_safe=True)
 
 

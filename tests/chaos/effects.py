@@ -40,6 +40,7 @@ from tests.chaos.counting_server import FIRST_BYTE, WORKER, Seen
 from tests.chaos.flows import STICKY, Asked, Caller, Ended
 from tests.chaos.judge import EARLIER, IN_DOUBT, Attempt, Evidence, Outcome, Verdict, judge
 from tests.chaos.plan import AFTER, KEYED, SERVER, TOOLS, PlannedRun, plan
+from tests.support.ports import free_port
 from tests.support.servers.mastered import mastered
 from workflows.client import read_run, start_run
 
@@ -76,12 +77,8 @@ DEAF = 1.0
 SETTLE = 90.0
 """Seconds after the storm in which every run must have ended: retries, and a workflow task that a dead worker took."""
 
-STOP = 20.0
+STOP = 60.0
 """Seconds that a worker is given to start, or to end when it is told to."""
-
-PORTS = range(20_000, 30_000)
-"""Below those that systems give to connections: a port that is free for a moment must not become the end of one, which
-then would be connected to itself."""
 
 SHARED = "effect:"
 """How the ids of workflows begin that carry out an effect which several runs share."""
@@ -267,15 +264,6 @@ class Temporal:
             await asyncio.sleep(0.05)
         await self.__aenter__()
         self.outages.append((down, time.time()))
-
-
-def free_port(rng: random.Random) -> int:
-    """A port that nobody listens on, see `PORTS`."""
-    while True:
-        port = rng.choice(PORTS)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
 
 
 def left(path: Path) -> list[str]:

@@ -17,13 +17,14 @@ from pathlib import Path
 import aiohttp
 
 from openwop_mcp.embedded import embedded_temporal
-from tests.chaos.effects import free_port, left
+from tests.chaos.effects import left
 from tests.cluster.clients import Clients, RefusedError
 from tests.cluster.counting_server import Seen
 from tests.cluster.judge import Told, Verdict, judge
 from tests.cluster.plan import TOOLS, PlannedRun, plan
 from tests.cluster.processes import AUTHORIZATION, Process, Server, counting, hosts, workers, write_settings
 from tests.support.host_process import path_of
+from tests.support.ports import free_port
 
 __all__ = ("Report", "run")
 

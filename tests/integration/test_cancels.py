@@ -12,7 +12,7 @@ import pytest
 from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
 from temporalio.exceptions import CancelledError
 
-from activities.beat import Beat
+from activities import beat, effects
 from openwop_mcp.effects.identity import by_key
 from openwop_mcp.effects.shared import effect_workflow_id
 from tests.support.author_flows import Author, Call
@@ -27,9 +27,10 @@ FLOWS = (Compensates, GivesItTime, Keeps, Together)
 
 
 @pytest.fixture(autouse=True)
-def unbeaten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No call hears of a cancel, as none does that ends before its next beat."""
-    monkeypatch.setattr(Beat, "_arm", lambda _: None)
+def unheard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No call hears of a cancel, as none does that ends before its next beat, however long that takes here."""
+    for module in (beat, effects):
+        monkeypatch.setattr(module, "is_cancel", lambda _: False)
 
 
 @contextlib.asynccontextmanager
@@ -110,6 +111,8 @@ async def test_the_result_of_a_call_that_is_shielded_is_had_after_a_cancel(clien
 async def test_a_time_limit_of_the_workflows_own_is_over_though_the_call_had_a_result(client):
     async with setting(client) as at:
         handle = await started(at, GivesItTime)
+        await at.acting.until_asked(1)
+        await handle.signal(GivesItTime.asked)
         await until_cancelled(handle)
         at.acting.let_go.set()
         assert await asyncio.wait_for(handle.result(), PATIENCE) == "too late"

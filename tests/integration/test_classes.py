@@ -59,7 +59,9 @@ class Hanging:
 
 
 def settings(fast: FakeServer, slow: FakeServer, **worker: Any) -> Any:
-    servers = {"slow": {"url": slow.url, "network": "private", "class": "slow"}}
+    # Its calls hang for as long as a test waits.
+    timeouts = {"first_byte": 2 * PATIENCE}
+    servers = {"slow": {"url": slow.url, "network": "private", "class": "slow", "timeouts": timeouts}}
     return settings_for(fast.url, servers=servers, worker={"tenant": "acme", "classes": CLASSES, **worker})
 
 

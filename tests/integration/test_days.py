@@ -25,13 +25,16 @@ from openwop_mcp import embedded, jsontext
 from openwop_mcp.embedded import embedded_temporal
 from tests.support.asking_flows import Asker, Call, Told
 from tests.support.cli import ROOT, cli
-from tests.support.documents import free_port
 from tests.support.doubts import asked_of_author, asked_of_run, pending, resolve, until_pending
 from tests.support.graphs import node, workflow
 from tests.support.pack import Pack, activity_results, chain, error_of, log_of, payload_of, toml_for
 from tests.support.patience import PATIENCE
+from tests.support.ports import free_port
 from workflows.client import read_run
 from workflows.replay import replay
+
+pytestmark = pytest.mark.timeout(300)
+"""Each of these starts four processes up to three times."""
 
 MONTH = timedelta(days=30)
 WHEN, ROOM = "__main__:ask_when", "__main__:ask_room"
@@ -66,7 +69,7 @@ class Days:
 
     @classmethod
     def begin(cls, folder: Path) -> Days:
-        one = cls(folder, f"days-{uuid.uuid4().hex}", int(free_port()), int(free_port()))
+        one = cls(folder, f"days-{uuid.uuid4().hex}", free_port(), free_port())
         url = f"http://127.0.0.1:{one.server}/mcp"
         own = {"task_queue": one.queue, "tenant": "acme"}
         one.config.write_text(toml_for(one.address, url, worker=own), encoding="utf-8")
@@ -206,9 +209,10 @@ async def test_a_month_without_an_answer_ends_the_calls_and_the_server_is_not_ca
         run, author = await days.start(client)
     async with days.up() as client:
         run, author = (client.get_workflow_handle(one.id) for one in (run, author))
-        await pass_by(client, MONTH - timedelta(minutes=1), run, author)
+        # All that has to start again takes its time as well.
+        await pass_by(client, MONTH - timedelta(minutes=10), run, author)
         assert (await read_run(client, run.id)).status == "waiting-input"
-        await pass_by(client, timedelta(minutes=2), run, author)
+        await pass_by(client, timedelta(minutes=20), run, author)
         [told] = await asyncio.wait_for(author.result(), PATIENCE)
         _, found = await asyncio.wait_for(Pack(client, days.queue).end(run), PATIENCE)
         log = log_of(found)

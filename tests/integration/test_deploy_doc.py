@@ -13,7 +13,8 @@ import yaml
 
 from tests.support.cli import ROOT, serving
 from tests.support.compose import compose, services
-from tests.support.documents import blocks, free_port, read, sample_server, shell
+from tests.support.documents import blocks, read, sample_server, shell
+from tests.support.ports import free_port
 
 DOC = read("docs/deploy.md")
 
@@ -44,7 +45,7 @@ async def test_every_command_does_what_is_said_of_it(tmp_path):
         (tmp_path / "deploy" / name).symlink_to(ROOT / "deploy" / name)
     config = tmp_path / "openwop-mcp.toml"
     config.write_bytes((ROOT / "deploy/openwop-mcp.toml").read_bytes())
-    sample, host = free_port(), f"127.0.0.1:{free_port()}"
+    sample, host = str(free_port()), f"127.0.0.1:{free_port()}"
     env = {
         "PATH": os.pathsep.join([str(programs), str(Path(sys.executable).parent), os.environ["PATH"]]),
         # What containers have by their names and mounts.

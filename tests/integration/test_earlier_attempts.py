@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from openwop_mcp.config import EffectivePolicy
 from openwop_mcp.ctx import attempts
 from openwop_mcp.effects.identity import by_key
 from openwop_mcp.effects.shared import PERFORM, effect_workflow_id
@@ -15,6 +17,7 @@ from tests.support.doubts import ACCEPT, BUSY, REJECT, Early, Scene, asked_of_au
 from tests.support.fake_server import Reply
 from tests.support.pack import activity_results, error_of
 from tests.support.patience import PATIENCE
+from workflows.client import read_run
 from workflows.replay import replay
 
 ASK = {"*": {"on_doubt": "ask"}}
@@ -27,10 +30,11 @@ keyed_or_not = pytest.mark.parametrize("keyed", [False, True], ids=["unkeyed", "
 rejected_or_done = pytest.mark.parametrize("answer", [REJECT, done(EDITED)], ids=["reject", "edit-accept"])
 
 
-async def answered(at: Scene, answer: bytes, *, keyed: bool) -> Any:
+async def answered(at: Scene, answer: bytes, *, keyed: bool, heartbeat: float | None = None) -> Any:
     """What an author's workflow is told of a call in doubt that a person answers."""
     at.acting.replies.append(BUSY)
-    flow = await at.author(Call("call_tool", ["fake", "write", {}], key=at.key if keyed else None, heartbeat=2.0))
+    call = Call("call_tool", ["fake", "write", {}], key=at.key if keyed else None, heartbeat=heartbeat)
+    flow = await at.author(call)
     (one,) = await asked_of_author(flow)
     await resolve(flow, one.interrupt_id, answer)
     (told,) = await asyncio.wait_for(flow.result(), PATIENCE)
@@ -77,7 +81,7 @@ async def test_an_attempt_of_an_author_that_failed_early_does_not_lose_what_was_
 async def test_a_worker_that_is_lost_early_does_not_lose_what_was_decided(client, monkeypatch, keyed):
     early = Early(monkeypatch, lost=True)
     async with scene(client, ASK) as at:
-        check(await answered(at, REJECT, keyed=keyed), REJECT)
+        check(await answered(at, REJECT, keyed=keyed, heartbeat=5.0), REJECT)
         assert (early.times, len(at.acting.asked)) == (1, 1)
 
 
@@ -129,6 +133,53 @@ async def test_a_run_of_an_engine_before_is_told_as_that_engine_told_it(client):
         log, _ = await at.pack.run(at.flow("write"), engine_version=2)
         assert error_of(log)["details"]["delivery"] == "not_processed"
         assert MAY_HAVE not in error_of(log)["message"]
+
+
+@pytest.fixture
+def approvals(monkeypatch: pytest.MonkeyPatch) -> Callable[[Scene], None]:
+    """Has the calls of a scene need approval once its server was asked, as if an operator had said so meanwhile."""
+
+    def begin(at: Scene) -> None:
+        monkeypatch.setattr(EffectivePolicy, "needs_approval", property(lambda _: bool(at.acting.asked)))
+
+    return begin
+
+
+async def test_an_author_whose_call_is_not_approved_is_told_what_an_attempt_before_may_have_done(client, approvals):
+    async with scene(client, REPEATABLE) as at:
+        approvals(at)
+        at.acting.replies.append(BUSY)
+        flow = await at.author(Call("call_tool", ["fake", "write", {}]))
+        (one,) = await asked_of_author(flow)
+        await resolve(flow, one.interrupt_id, REJECT)
+        (told,) = await asyncio.wait_for(flow.result(), PATIENCE)
+        assert (told.code, told.delivery) == ("approval_rejected", "unknown")
+        assert MAY_HAVE in told.message
+        (made,) = (await read_run(client, flow.id)).made
+        assert (made.failure.message.endswith(MAY_HAVE), made.failure.happened.delivery) == (True, "unknown")
+        assert len(at.acting.asked) == 1
+        for verdict in await replay([await flow.fetch_history()], [Author]):
+            assert verdict.sound, verdict.prose()
+
+
+@pytest.mark.parametrize("expires", [False, True], ids=["rejected", "expired"])
+async def test_a_run_whose_call_is_not_approved_tells_what_an_attempt_before_may_have_done(client, approvals, expires):
+    async with scene(client, REPEATABLE) as at:
+        approvals(at)
+        at.acting.replies.append(BUSY)
+        flow = at.flow("write")
+        flow["nodes"][0]["config"] |= {"inputTimeoutMs": 1000} if expires else {}
+        run = await at.pack.start(flow)
+        if not expires:
+            ((identity, _),) = await asked_of_run(run)
+            await resolve(run, identity, REJECT)
+        log, found = await at.pack.end(run)
+        error = error_of(log)
+        assert (error["code"], error["details"]["delivery"]) == ("approval_rejected", "unknown")
+        assert MAY_HAVE in error["message"]
+        assert len(at.acting.asked) == 1
+        for verdict in await replay(found, []):
+            assert verdict.sound, verdict.prose()
 
 
 @pytest.mark.parametrize("before", [False, True], ids=["now", "by-an-older-version"])

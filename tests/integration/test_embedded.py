@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import sysconfig
+import urllib.error
 import urllib.request
 from datetime import timedelta
 from pathlib import Path
@@ -19,6 +20,7 @@ from temporalio.client import Client, WorkflowExecutionStatus
 
 from openwop_mcp import embedded
 from openwop_mcp.embedded import EmbeddedTemporalError, embedded_temporal, find_temporal
+from tests.support.patience import PATIENCE
 
 
 async def connect(server) -> Client:
@@ -33,14 +35,14 @@ async def retention(client: Client) -> timedelta:
 def group_of(pid: int) -> list[psutil.Process]:
     members = []
     for process in psutil.process_iter():
-        with contextlib.suppress(ProcessLookupError, PermissionError):
+        with contextlib.suppress(ProcessLookupError, PermissionError, psutil.NoSuchProcess):
             if os.getpgid(process.pid) == pid and process.status() != psutil.STATUS_ZOMBIE:
                 members.append(process)
     return members
 
 
 def gone(pid: int) -> bool:
-    _, alive = psutil.wait_procs(group_of(pid), timeout=15)
+    _, alive = psutil.wait_procs(group_of(pid), timeout=PATIENCE)
     return not alive
 
 
@@ -98,8 +100,16 @@ async def test_a_database_file_is_for_one_server_at_a_time(tmp_path):
 async def test_its_web_interface_is_served_where_it_says():
     async with embedded_temporal(ui=True) as server:
         assert server.ui is not None
-        status = await asyncio.to_thread(lambda: urllib.request.urlopen(server.ui, timeout=10).status)
-        assert status == 200
+        assert await asyncio.wait_for(status_of(server.ui), PATIENCE) == 200
+
+
+async def status_of(page: str) -> int:
+    """What a page is answered with, once somebody listens: the server answers its clients before that."""
+    while True:
+        with contextlib.suppress(urllib.error.URLError):
+            status: int = await asyncio.to_thread(lambda: urllib.request.urlopen(page, timeout=PATIENCE).status)
+            return status
+        await asyncio.sleep(embedded.POLL)
 
 
 PARENT = """
@@ -121,7 +131,7 @@ def test_it_ends_when_its_parent_dies(sent):
         pid = int(parent.stdout.readline())
         assert group_of(pid)
         parent.send_signal(sent)
-        parent.wait(15)
+        parent.wait(PATIENCE)
         assert gone(pid)
     finally:
         parent.kill()

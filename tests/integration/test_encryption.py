@@ -37,6 +37,9 @@ from tests.support.graphs import node, workflow
 from tests.support.pack import activity_results, chain
 from tests.support.patience import PATIENCE
 
+pytestmark = pytest.mark.timeout(300)
+"""Most of these run a command after the other, each a process of its own."""
+
 WORD = "confidential"
 """Stands in everything that somebody says, and so in nothing that Temporal holds."""
 
@@ -189,6 +192,7 @@ scopes = ["runs:read"]
 url = "{server.url}"
 network = "private"
 retry = {{ attempts = 1 }}
+timeouts = {{ first_byte = 300, idle = 300 }}
 tools = {{ "*" = {{ safety_tier = "write" }} }}
 
 [servers.gone]
@@ -259,7 +263,7 @@ async def everything(client: Client) -> dict[str, bytes]:
 async def test_nothing_that_anybody_said_can_be_read_in_temporal(at, tmp_path):
     raw = await at.client(keys=False)
     async with httpx.AsyncClient(
-        base_url=at.dev.facts["host"], headers={"Authorization": f"Bearer {HOST_KEY}"}
+        base_url=at.dev.facts["host"], headers={"Authorization": f"Bearer {HOST_KEY}"}, timeout=PATIENCE
     ) as host:
         trace = {"traceparent": f"00-{'a' * 32}-{'b' * 16}-01", "tracestate": f"vendor={WORD}"}
         keyed = {"Idempotency-Key": "0123456789abcdef-confidential", **trace}
@@ -482,7 +486,9 @@ async def test_a_host_that_lacks_the_key_of_a_run_says_that_it_cannot_and_lists_
     with with_keys(at, key("new", "NEW_KEY")) as config:
         async with (
             serving("serve", "--config", config, **KEYS, HOST_KEY=HOST_KEY) as host,
-            httpx.AsyncClient(base_url=host.facts["host"], headers={"Authorization": f"Bearer {HOST_KEY}"}) as http,
+            httpx.AsyncClient(
+                base_url=host.facts["host"], headers={"Authorization": f"Bearer {HOST_KEY}"}, timeout=PATIENCE
+            ) as http,
         ):
             read = await http.get(f"/runs/{run.replace('/', '~2F')}")
             listed = await http.get("/runs")
@@ -580,7 +586,8 @@ def plain(data: bytes) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 async def http(at: Setting) -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=at.codec, headers={"Authorization": f"Bearer {HOST_KEY}"}) as client:
+    headers = {"Authorization": f"Bearer {HOST_KEY}"}
+    async with httpx.AsyncClient(base_url=at.codec, headers=headers, timeout=PATIENCE) as client:
         yield client
 
 
@@ -605,7 +612,7 @@ async def test_the_codec_server_encrypts_and_opens(http):
 )
 async def test_nothing_is_opened_for_who_has_no_key_with_the_scope(at, path, authorization, wanted):
     headers = {} if authorization is None else {"Authorization": authorization}
-    async with httpx.AsyncClient(base_url=at.codec, headers=headers) as stranger:
+    async with httpx.AsyncClient(base_url=at.codec, headers=headers, timeout=PATIENCE) as stranger:
         answer = await stranger.post(path, json=payloads(plain(b"1")))
         assert (answer.status_code, answer.json()["error"]) == wanted
         assert (await stranger.get("/healthz")).text == "ok\n"
@@ -751,7 +758,7 @@ async def test_what_was_never_a_reference_is_refused_and_keeps_no_page_from_the_
 
 async def test_the_codec_server_is_a_process_of_its_own_and_needs_keys(at, tmp_path):
     async with serving("codec", "--config", str(at.config), **KEYS, HOST_KEY=HOST_KEY) as codec:
-        async with httpx.AsyncClient(base_url=codec.facts["codec"]) as http:
+        async with httpx.AsyncClient(base_url=codec.facts["codec"], timeout=PATIENCE) as http:
             assert (await http.get("/healthz")).status_code == 200
         assert (await codec.end(signal.SIGTERM)).status == 0
     empty = tmp_path / "empty.toml"

@@ -33,7 +33,6 @@ from tests.support.doubts import ACCEPT, REJECT, asked_of_run, resolve
 from tests.support.fake_server import FakeServer, Reply, Request, modern, result_reply
 from tests.support.graphs import edge, node, workflow
 from tests.support.pack import (
-    HEARTBEAT,
     SERVER,
     Pack,
     activity_results,
@@ -51,8 +50,11 @@ QUARANTINE = {"*": {"quarantine": True}}
 READ = {"*": {"safety_tier": "read"}}
 LOST = Reply(503)
 
-PROMPT = 1_900.0
-"""Milliseconds that a call takes at most which waits for nothing: less than whoever waits for a list does."""
+HEARTBEAT = 10.0
+"""Seconds after which a worker is lost: the default, as none is lost here."""
+
+PROMPT = 30_000.0
+"""Milliseconds that a call takes at most which waits for nothing: less than whoever waits for a list does here."""
 
 
 @dataclass
@@ -126,6 +128,9 @@ class Scene:
 @pytest.fixture
 def forget(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Makes what the calls know of catalogs as old as it may be, which takes seconds otherwise."""
+    # A machine that is slow to read them is none on which they cannot be read, and whoever waits for a list does so.
+    monkeypatch.setattr(overlays, "PATIENCE", PATIENCE)
+    monkeypatch.setattr("openwop_mcp.catalogs.FRESH_WITHIN", PATIENCE)
     ahead = 0.0
     monkeypatch.setattr(overlays, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + ahead))
 
@@ -437,7 +442,6 @@ async def test_a_run_that_is_cancelled_while_the_catalog_is_read_ends_as_cancell
 
     async with scene() as at:
         monkeypatch.setattr(Catalogs, "read", for_ever)
-        monkeypatch.setattr(overlays, "PATIENCE", PATIENCE)
         run = await at.pack.start(at.flow(), tenant=at.tenant)
         await asyncio.wait_for(reading.wait(), PATIENCE)
         await run.cancel()

@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 from temporalio.client import WorkflowHandle
+from temporalio.common import RawValue
 from temporalio.worker import Worker
 
+from openwop_mcp.failures import json_payload
 from openwop_mcp.runs.events import RunEvent
-from openwop_mcp.runs.interrupts import WAITING, Resolution
+from openwop_mcp.runs.interrupts import RESOLVE, WAITING, Resolution
+from tests.integration.test_in_doubt import until_admitted
 from tests.support.doubts import ACCEPT, ALICE, REJECT, Scene, asked_of_run, refusal, resolve, scene, until
 from tests.support.graphs import edge, node, workflow
 from tests.support.live_log import LiveLog, told
@@ -228,7 +231,8 @@ async def test_an_answer_that_no_worker_takes_in_time_is_told_so_and_counts_once
         run = await at.pack.start(workflow([approval()]))
         ((identity, _),) = await asked_of_run(run)
     with monkeypatch.context() as patch:
-        patch.setattr("workflows.client.PATIENCE", 0.3)
+        # Long enough for Temporal to have the answer.
+        patch.setattr("workflows.client.PATIENCE", 3.0)
         with pytest.raises(InterruptRefusedError) as refused:
             await resolve_interrupt(client, run.id, Resolution(identity, ACCEPT, ALICE))
     assert refused.value.code == "service_unavailable"
@@ -295,9 +299,11 @@ async def test_an_answer_that_comes_with_the_end_of_its_time_counts(client, live
     queue = f"pack-{uuid.uuid4().hex}"
     pack = Pack(client, queue)
     async with Worker(client, task_queue=queue, workflows=[RunWorkflow]):
-        run = await pack.start(workflow([approval(timeoutMs=5_000)]))
+        run = await pack.start(workflow([approval(timeoutMs=10_000)]))
         ((identity, _),) = await asked_of_run(run)
-    answering = asyncio.create_task(resolve(run, identity, ACCEPT))
+    given = RawValue(json_payload(answer(identity, ACCEPT)))
+    answering = asyncio.create_task(run.execute_update(RESOLVE, given, id="answer"))
+    await until_admitted(run, "answer")
     async for event in run.fetch_history_events(wait_new_event=True):
         if event.HasField("timer_fired_event_attributes"):
             break
@@ -345,7 +351,7 @@ async def test_a_gate_is_answered_while_its_run_is_paused_and_opens_with_the_res
 
 async def test_questions_and_their_time_go_on_in_a_new_history(short_client, live):
     names = [f"n{index}" for index in range(12)]
-    waits = [approval(approversList=["bob"]), clarification(timeoutMs=6_000), external(timeoutMs=60_000)]
+    waits = [approval(approversList=["bob"]), clarification(timeoutMs=15_000), external(timeoutMs=60_000)]
     definition = workflow([*waits, *(call(name, "write-slow") for name in names)])
     async with scene(short_client, TOOLS) as at:
         run = await at.pack.start(definition)

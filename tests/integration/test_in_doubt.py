@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import json
 import uuid
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from temporalio.api.common.v1 import WorkflowExecution
@@ -17,6 +17,7 @@ from temporalio.exceptions import CancelledError
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker
 
+from activities.effects import SharedEffects
 from openwop_mcp import jsontext
 from openwop_mcp.runs.interrupts import MEMO, WAITING, OpenInterrupt, Resolution, encode_open, read_open
 from tests.support.author_flows import Author, Call, Calls, GivesUp
@@ -208,12 +209,12 @@ async def test_an_author_s_workflow_may_wait_with_several_questions_at_once(clie
         assert (a.in_doubt, b.raw, c.raw) == (True, '{"content":[],"b":1}', '{"content":[], "n":4.0}')
 
 
-async def failed_attempts(flow: WorkflowHandle[Any, Any], number: int) -> None:
-    """Wait until so many attempts of a workflow have failed."""
+async def failed_attempts(flow: WorkflowHandle[Any, Any], number: int, *, taken: bool) -> None:
+    """Wait until so many attempts of a workflow have failed, and maybe until it has taken that up."""
     async with asyncio.timeout(120):
         async for event in flow.fetch_history_events(wait_new_event=True):
             number -= event.HasField("activity_task_failed_event_attributes")
-            if number <= 0:
+            if number <= 0 and (not taken or event.HasField("workflow_task_completed_event_attributes")):
                 return
 
 
@@ -239,7 +240,7 @@ async def test_one_answer_is_for_all_calls_of_an_author_s_workflow_that_wait_wit
     async with scene(client, ASK) as at:
         at.acting.replies.append(BUSY)
         flow = await at.author(*[Call("call_tool", ["fake", "write"], key=at.key)] * 2, parallel=True)
-        await failed_attempts(flow, 2)
+        await failed_attempts(flow, 2, taken=True)
         (one,) = await all_shown(flow, 1)
         await resolve(flow, one.interrupt_id, answer)
         first, second = await asyncio.wait_for(flow.result(), PATIENCE)
@@ -260,7 +261,7 @@ async def test_a_question_is_shown_as_long_as_one_call_waits_for_its_answer(clie
             id=f"gives-up-{uuid.uuid4().hex}",
             task_queue=f"author-{at.pack.task_queue}",
         )
-        await failed_attempts(flow, 2)
+        await failed_attempts(flow, 2, taken=True)
         await flow.execute_update(GivesUp.give_up)
         assert MEMO in await (await flow.describe()).memo()
         (one,) = await all_shown(flow, 1)
@@ -299,7 +300,7 @@ async def test_hundreds_of_doubts_at_once_are_shown_in_parts_that_history_has_ro
                 Author.run, Calls(calls, at.pack.task_queue, parallel=True), id=queue, task_queue=queue
             )
             await at.acting.until_asked(1)
-        await failed_attempts(flow, number)
+        await failed_attempts(flow, number, taken=False)
         async with Worker(client, task_queue=queue, workflows=[Author]):
             answered: set[str] = set()
             while len(answered) < number:
@@ -326,7 +327,7 @@ async def test_a_call_that_is_cancelled_in_the_moment_in_which_its_attempt_ends_
             flow = await client.start_workflow(GivesUp.run, args=arguments, id=queue, task_queue=queue)
             await at.acting.until_asked(1)
         # Both reach the workflow in one task, as its worker was away.
-        await failed_attempts(flow, 2)
+        await failed_attempts(flow, 2, taken=False)
         giving_up = asyncio.create_task(flow.execute_update(GivesUp.give_up, id="give-up"))
         await until_admitted(flow, "give-up")
         async with Worker(client, task_queue=queue, workflows=[GivesUp]):
@@ -425,6 +426,30 @@ async def test_of_two_runs_that_wait_with_one_effect_only_the_second_is_told_tha
         await resolve(other, others, REJECT)
         _, (_, again) = await asked_of_run(other, 2)
         assert "another answer came first, and the one given here was not used" in again["data"]["description"]
+
+
+async def test_what_the_answer_of_a_caller_led_to_is_its_own_also_where_its_worker_stops_meanwhile(client, monkeypatch):
+    waits: list[SharedEffects] = []
+    wait = SharedEffects.wait
+
+    def noted(effects: SharedEffects, *given: Any, **named: Any) -> NoReturn:
+        waits.append(effects)
+        wait(effects, *given, **named)
+
+    monkeypatch.setattr(SharedEffects, "wait", noted)
+    async with scene(client, ASK) as at:
+        at.acting.replies.append(BUSY)
+        run = await at.pack.start(at.flow("slow-write", keyed=True))
+        ((identity, _),) = await asked_of_run(run)
+        await resolve(run, identity, ACCEPT)
+        await at.acting.until_asked(2)
+        await waits[-1].close()
+        at.acting.let_go.set()
+        _, found = await at.pack.end(run)
+        assert scheduled(found) == ["a:1", "a:2", "a:3"]
+        (record,) = activity_results(found)
+        assert "openwop-mcp.shared" not in record.metadata
+        assert len(at.acting.asked) == 2
 
 
 async def test_a_run_whose_question_was_settled_by_another_meanwhile_has_that_outcome_whatever_it_is_answered(client):

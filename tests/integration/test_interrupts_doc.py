@@ -16,8 +16,9 @@ import pytest
 
 from tests.support.cli import ROOT, Done, cli, on_terminal, python, serving
 from tests.support.commands_doc import commands
-from tests.support.documents import blocks, free_port, of, read, sample_server, shell
+from tests.support.documents import blocks, of, read, sample_server, shell
 from tests.support.patience import PATIENCE
+from tests.support.ports import free_port
 
 DOC = read("docs/interrupts.md")
 WAIT = 'until python worker.py interrupts show "$RUN" {node} >/dev/null 2>&1; do :; done\n'
@@ -44,7 +45,7 @@ class Shown:
 @pytest.fixture(scope="module")
 async def shown(tmp_path_factory) -> AsyncIterator[Shown]:
     folder = tmp_path_factory.mktemp("interrupts")
-    here = Shown(folder, {port: free_port() for port in ("7233", "7801", "8080")}, {"OPENWOP_KEY": "k" * 32})
+    here = Shown(folder, {port: str(free_port()) for port in ("7233", "7801", "8080")}, {"OPENWOP_KEY": "k" * 32})
     files = {block.file: here.replaced(block.text) for block in of("docs/interrupts.md") if block.file is not None}
     assert set(files) == {"openwop-mcp.toml", "table.json", "dinner.py"}
     for name, text in files.items():
@@ -60,6 +61,12 @@ async def shown(tmp_path_factory) -> AsyncIterator[Shown]:
             "OPENWOP_MCP__TEMPORAL__ADDRESS": f"127.0.0.1:{here.ports['7233']}",
         }
         yield here
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gives a command that waits for answers as long as those need who look for its questions."""
+    monkeypatch.setattr("tests.support.cli.LIMIT", 4 * PATIENCE)
 
 
 async def waiting(shown: Shown, run: str, kind: str) -> None:
@@ -78,6 +85,7 @@ def started(block: str) -> str:
     return f"{first}\n{WAIT.format(node='book')}{rest}"
 
 
+@pytest.mark.timeout(400)
 async def test_every_command_does_what_is_said_of_it(shown):
     start, answer, by_key, by_link, cancel = blocks(DOC, "sh")
     script = [
@@ -126,6 +134,8 @@ async def test_a_terminal_shows_what_is_shown_of_it(shown):
     await waiting(shown, run, "approval")
 
 
+@pytest.mark.timeout(300)
+@pytest.mark.usefixtures("patient")
 async def test_the_workflow_that_is_shown_asks_and_is_answered(shown):
     shown_commands = re.findall(r"^python (.*dinner.*)$", DOC, re.MULTILINE)
     assert shown_commands == ["dinner.py", *["worker.py interrupts answer dinner-1"] * 2]
@@ -139,6 +149,8 @@ async def test_the_workflow_that_is_shown_asks_and_is_answered(shown):
     assert done.text == "declined\n", done.err
 
 
+@pytest.mark.timeout(300)
+@pytest.mark.usefixtures("patient")
 async def test_the_workflow_beside_it_is_started_likewise(shown):
     [table] = [text for text in blocks(read("docs/python.md"), "python") if "class Table" in text]
     head, main = (shown.folder / "dinner.py").read_text(encoding="utf-8").split("async def main")
@@ -152,6 +164,8 @@ async def test_the_workflow_beside_it_is_started_likewise(shown):
     assert done.text.endswith(" Ada\n"), done.err
 
 
+@pytest.mark.timeout(300)
+@pytest.mark.usefixtures("patient")
 async def test_a_call_that_needs_approval_is_sent_once_it_has_it(shown):
     call = asyncio.create_task(shown.cli("call", "sample", "echo", "--args", '{"value": 1.10}', "--json"))
     async with asyncio.timeout(PATIENCE):

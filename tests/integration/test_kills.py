@@ -41,6 +41,9 @@ ROOT = Path(__file__).parents[2]
 TOOLS = {"*": {"safety_tier": "write"}, "read*": {"safety_tier": "read"}}
 DONE = b'{"content":[]}'
 
+LOST = 5.0
+"""Seconds after which a worker is lost that was killed: the one in its place may stand still for some of them."""
+
 
 @dataclass
 class Served:
@@ -69,6 +72,10 @@ class Served:
             await asyncio.wait_for(self.changed.wait_for(lambda: all(tool in self.asked for tool in tools)), PATIENCE)
 
 
+ENDED_WITHIN = 30.0
+"""Seconds for a process to end: half of those after which its worker is lost, where the test is of that."""
+
+
 @dataclass
 class Process:
     process: asyncio.subprocess.Process
@@ -79,7 +86,7 @@ class Process:
 
     async def end(self, sent: signal.Signals) -> int:
         self.process.send_signal(sent)
-        return await asyncio.wait_for(self.process.wait(), 12)
+        return await asyncio.wait_for(self.process.wait(), ENDED_WITHIN)
 
 
 @dataclass
@@ -138,7 +145,8 @@ def call(node_id: str, tool: str, key: str | None = None) -> dict[str, Any]:
 async def killed(at: Scene, moment: str, tool: str, *, keyed: bool) -> tuple[list[RunEvent], list[WorkflowHistory]]:
     """A run whose worker is killed at a moment of its only call; another takes over."""
     async with at.process("-m", "tests.support.held_worker", moment) as first:
-        handle = await at.pack.start(workflow([call("a", tool, f"order-{uuid.uuid4().hex}" if keyed else None)]))
+        flow = workflow([call("a", tool, f"order-{uuid.uuid4().hex}" if keyed else None)])
+        handle = await at.pack.start(flow, heartbeat_timeout=LOST)
         if moment == "sent":
             await at.served.until_asked(tool)
         else:
@@ -154,7 +162,7 @@ async def test_a_worker_killed_before_the_claim_costs_an_attempt_and_no_effect_i
 ):
     async with scene(client, temporal, tmp_path) as at:
         async with at.process("-m", "tests.support.held_worker", "claim") as first:
-            handle = await at.pack.start(workflow([call("a", "write")]))
+            handle = await at.pack.start(workflow([call("a", "write")]), heartbeat_timeout=LOST)
             assert (await first.line())["reached"] == "claim"
             await first.end(signal.SIGKILL)
         async with at.worker() as pack:
@@ -179,11 +187,12 @@ async def test_a_worker_killed_during_calls_leaves_reads_to_another_and_writes_i
         Worker(client, task_queue=f"author-{at.queue}", workflows=[Author]),
     ):
         async with at.process("worker.py", "run") as first:
-            read = await at.pack.start(branches)
-            write = await at.pack.start(workflow([call("a", "write-slow"), call("b", "write-other")], [edge("a", "b")]))
+            read = await at.pack.start(branches, heartbeat_timeout=LOST)
+            writes = workflow([call("a", "write-slow"), call("b", "write-other")], [edge("a", "b")])
+            write = await at.pack.start(writes, heartbeat_timeout=LOST)
             calls = [
-                Call("call_tool", ["fake", "read-slow-too"], heartbeat=2.0),
-                Call("call_tool", ["fake", "write-slow-too"], heartbeat=2.0),
+                Call("call_tool", ["fake", "read-slow-too"], heartbeat=LOST),
+                Call("call_tool", ["fake", "write-slow-too"], heartbeat=LOST),
             ]
             author = await client.start_workflow(
                 Author.run,
@@ -197,7 +206,7 @@ async def test_a_worker_killed_during_calls_leaves_reads_to_another_and_writes_i
         at.served.let_go.set()
         async with at.worker() as pack:
             (log, found), (doubtful, _), told = await asyncio.wait_for(
-                asyncio.gather(pack.end(read), pack.end(write), author.result()), 20
+                asyncio.gather(pack.end(read), pack.end(write), author.result()), PATIENCE
             )
         assert log[-1].type == "run.completed"
         assert sorted(scheduled(found)) == ["after:1", "last:1", "quick:1", "slow:1", "slow:2"]
@@ -260,7 +269,7 @@ async def waiting(
     other.config.write_text(toml_for(at.address, at.server.url, tools=TOOLS, worker=own), encoding="utf-8")
     flow = workflow([call("a", "write-slow", f"order-{uuid.uuid4().hex}")])
     async with at.worker() as pack:
-        first = await pack.start(flow)
+        first = await pack.start(flow, heartbeat_timeout=60.0)
         await at.served.until_asked("write-slow")
         async with other.process("worker.py", "run") as process:
             second = await other.pack.start(flow, heartbeat_timeout=heartbeat)
@@ -285,7 +294,7 @@ async def taken_over(
 
 async def test_a_killed_worker_that_only_waited_for_an_effect_loses_nothing(client, temporal, tmp_path):
     async with scene(client, temporal, tmp_path) as at:
-        async with waiting(at, tmp_path, 2.0) as (other, process, second, first):
+        async with waiting(at, tmp_path, LOST) as (other, process, second, first):
             await process.end(signal.SIGKILL)
             log = await taken_over(at, other, second, first)
         retried = next(event for event in log if event.type == "node.retried")

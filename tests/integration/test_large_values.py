@@ -95,7 +95,7 @@ class Setting:
             id=f"author-{uuid.uuid4().hex}",
             task_queue=f"author-{self.pack.task_queue}",
         )
-        return await asyncio.wait_for(handle.result(), 30), await handle.fetch_history()
+        return await asyncio.wait_for(handle.result(), PATIENCE), await handle.fetch_history()
 
     async def made_anew(self, history: WorkflowHistory) -> list[dict[str, Any]]:
         """Reset such a workflow to its first task; what it then told."""
@@ -271,7 +271,7 @@ async def test_a_result_that_takes_storage_longer_than_a_worker_may_be_silent_is
     result = sized(MIB)
 
     class Slow(Folder):
-        """Takes longer than the heartbeat timeout of a run in tests, which is two seconds."""
+        """Takes longer than the heartbeat timeout of the run."""
 
         async def put(self, digest: str, data: bytes) -> None:
             over = asyncio.Event()
@@ -284,7 +284,7 @@ async def test_a_result_that_takes_storage_longer_than_a_worker_may_be_silent_is
         slow = stored(client, settings)
         slow.data_converter.external_storage.drivers[0]._blobs = Slow(tmp_path)
         async with pack_worker(slow, settings) as pack:
-            log, found = await asyncio.wait_for(pack.run(workflow([call("a")])), PATIENCE)
+            log, found = await asyncio.wait_for(pack.run(workflow([call("a")]), heartbeat_timeout=2), PATIENCE)
             assert completed(log, "a") == result
             assert scheduled(found) == ["a:1"]
             assert len(server.requests) == 1
@@ -384,7 +384,7 @@ async def test_a_call_over_the_ceiling_is_refused_by_the_workflow_and_nothing_is
             id=uuid.uuid4().hex,
             task_queue=f"author-{at.pack.task_queue}",
         )
-        told = await asyncio.wait_for(handle.result(), 30)
+        told = await asyncio.wait_for(handle.result(), PATIENCE)
         facts = json.loads(told.facts or "{}")
         assert (told.code, told.delivery) == ("storage_limit_exceeded", "not_sent")
         assert (facts["setting"], facts["limit"]) == ("limits.call_bytes", 4 * MB)
@@ -398,7 +398,7 @@ async def test_inputs_of_5_mb_reach_the_server_byte_for_byte_and_the_run_goes_on
     definition = workflow(nodes, [edge("a", "b")], variables=[{"name": "v", "type": "object"}])
     async with setting(client, answering(b'{"content":[]}'), tmp_path) as at:
         handle = await at.pack.start(definition, b'{"v":' + value + b"}")
-        log, _ = await asyncio.wait_for(at.pack.end(handle), 30)
+        log, _ = await asyncio.wait_for(at.pack.end(handle), PATIENCE)
         assert log[-1].type == "run.completed"
         assert [jsontext.pointer(request.body, ["params", "arguments"]) for request in at.server.requests] == [
             value
@@ -485,7 +485,7 @@ async def test_values_that_a_run_carries_on_stay_one_blob_each_and_come_out_of_i
     edges += [edge(names[-1], "end"), edge("a", "end"), edge("b", "end")]
     async with setting(short_client, modern({"tools/call": answer}), tmp_path) as at:
         handle = await at.pack.start(workflow(nodes, edges))
-        log, found = await asyncio.wait_for(at.pack.end(handle), 40)
+        log, found = await asyncio.wait_for(at.pack.end(handle), PATIENCE)
         assert log[-1].type == "run.completed"
         parts = await at.raw(handle.id)
         assert len(parts) > 2

@@ -86,7 +86,7 @@ async def _heard(client: Client, server: FakeServer, wanted: int, **settings: An
         pack_worker(client, settings_for(server.url, server=settings)) as pack,
         Worker(client, task_queue=f"author-{pack.task_queue}", workflows=[Listener]),
     ):
-        handle = await _started(client, pack.task_queue, wanted)
+        handle = await _started(client, pack.task_queue, wanted, heartbeat=60)
         return [jsontext.decode(told.encode()) for told in await asyncio.wait_for(handle.result(), PATIENCE)]
 
 

@@ -14,17 +14,19 @@ import psutil
 from temporalio.client import Client
 
 from openwop_mcp.embedded import embedded_temporal
-from tests.support.documents import free_port, read
+from tests.support.documents import read
+from tests.support.doubts import ACCEPT, asked_of_run, resolve
 from tests.support.fake_server import FakeServer, Reply, Request, modern, result_reply
 from tests.support.graphs import edge, node, workflow
 from tests.support.pack import Pack, activity_results, pack_worker, settings_for
 from tests.support.patience import PATIENCE
+from tests.support.ports import free_port
 
 DOC = read("docs/operating.md")
 RESULT = b'{"content":[{"type":"text","text":"done"}]}'
 WRITE = {"serverId": "fake", "name": "write"}
 LATER = workflow(
-    [node("wait", "core.delay", config={"delayMs": 3000}), node("call", config=WRITE)], [edge("wait", "call")]
+    [node("gate", "core.approvalGate", config={"title": "Go on?"}), node("call", config=WRITE)], [edge("gate", "call")]
 )
 
 
@@ -41,27 +43,32 @@ async def installation(port: int, db: Path, server: FakeServer) -> AsyncIterator
 
 
 async def test_what_came_after_a_backup_is_sent_again_when_it_is_restored_and_with_the_same_key(tmp_path):
-    port = int(free_port())
+    port = free_port()
     async with FakeServer(modern({"tools/call": RESULT})) as server:
         async with installation(port, tmp_path / "lost.db", server) as pack:
             handle = await pack.start(LATER)
+            ((identity, _),) = await asked_of_run(handle)
             # Taken while it runs, as backups are.
             with (
                 contextlib.closing(sqlite3.connect(tmp_path / "lost.db")) as now,
                 contextlib.closing(sqlite3.connect(tmp_path / "backup.db")) as backup,
             ):
                 now.backup(backup)
+            await resolve(handle, identity, ACCEPT)
             await pack.end(handle)
             assert len(calls(server)) == 1
         async with installation(port, tmp_path / "backup.db", server) as pack:
-            log, _ = await pack.end(pack.client.get_workflow_handle(handle.id))
+            restored = pack.client.get_workflow_handle(handle.id)
+            # The backup does not know of the answer either.
+            await resolve(restored, identity, ACCEPT)
+            log, _ = await pack.end(restored)
         assert log[-1].type == "run.completed"
         first, second = [request.header("Idempotency-Key") for request in calls(server)]
         assert first == second
 
 
 async def test_temporal_that_is_killed_during_a_call_and_comes_back_doubles_nothing(tmp_path):
-    port, arrived, go_on = int(free_port()), asyncio.Event(), asyncio.Event()
+    port, arrived, go_on = free_port(), asyncio.Event(), asyncio.Event()
 
     async def slow(request: Request) -> Reply:
         arrived.set()
@@ -71,8 +78,9 @@ async def test_temporal_that_is_killed_during_a_call_and_comes_back_doubles_noth
     db = tmp_path / "temporal.db"
     async with FakeServer(modern({"tools/call": slow})) as server, contextlib.AsyncExitStack() as first:
         temporal = await first.enter_async_context(embedded_temporal(port=port, db=db))
-        async with pack_worker(await Client.connect(temporal.address), settings_for(server.url)) as pack:
-            handle = await pack.start(workflow([node("call", config=WRITE)]), heartbeat_timeout=30.0)
+        client = await Client.connect(temporal.address)
+        async with pack_worker(client, settings_for(server.url)) as pack:
+            handle = await pack.start(workflow([node("call", config=WRITE)]), heartbeat_timeout=2 * PATIENCE)
             await asyncio.wait_for(arrived.wait(), PATIENCE)
             psutil.Process(temporal.process.pid).kill()
             await first.aclose()

@@ -15,6 +15,7 @@ from temporalio.worker import Worker
 from openwop_mcp.runs.events import RunEvent
 from openwop_mcp.runs.pauses import PAUSE, PAUSED, RESUME, Pause
 from tests.support.doubts import ACCEPT, BUSY, Scene, asked_of_run, resolve, scene, until
+from tests.support.fake_server import Reply
 from tests.support.graphs import edge, node, workflow
 from tests.support.live_log import LiveLog, told
 from tests.support.pack import Pack, activity_results, error_of, pack_worker, payload_of, scheduled, types
@@ -26,6 +27,9 @@ from workflows.run import RunWorkflow
 
 TOOLS = {"*": {"safety_tier": "write"}, "read*": {"safety_tier": "read"}, "asked*": {"on_doubt": "ask"}}
 IMMEDIATE = Pause("immediate")
+SOON = 8_000
+"""Milliseconds until something is due that a pause has to come before: on a busy machine that takes seconds, too."""
+NOT_NOW = Reply(503, headers=[("Retry-After", str(SOON // 1000))])
 
 
 @pytest.fixture
@@ -100,7 +104,7 @@ async def test_a_run_whose_last_node_ended_while_it_was_paused_completes_with_th
 
 
 async def test_a_delay_runs_out_while_the_run_is_paused(client, live):
-    definition = workflow([node("wait", "core.delay", config={"delayMs": 3000}), node("a")], [edge("wait", "a")])
+    definition = workflow([node("wait", "core.delay", config={"delayMs": SOON}), node("a")], [edge("wait", "a")])
     definition["nodes"][1]["config"] = {"serverId": "fake", "name": "write"}
     async with scene(client, TOOLS) as at:
         run = await at.pack.start(definition)
@@ -115,7 +119,7 @@ async def test_a_delay_runs_out_while_the_run_is_paused(client, live):
 
 async def test_no_further_attempt_is_made_before_the_resume(client, live):
     async with scene(client, TOOLS) as at:
-        at.acting.replies += [lambda _: BUSY]
+        at.acting.replies += [NOT_NOW]
         run = await at.pack.start(workflow([node("a", config={"serverId": "fake", "name": "read"})]))
         await told_of(run, "node.retried a")
         await pause(run)
@@ -256,7 +260,7 @@ async def test_a_shared_effect_goes_on_while_its_caller_is_cut_and_is_not_sent_a
 
 async def test_a_delay_that_was_cut_begins_afresh(client, live):
     async with scene(client, TOOLS) as at:
-        run = await at.pack.start(workflow([node("wait", "core.delay", config={"delayMs": 3000})]))
+        run = await at.pack.start(workflow([node("wait", "core.delay", config={"delayMs": SOON})]))
         await pause(run, IMMEDIATE)
         await resume(run)
         log, found = await at.pack.end(run)
@@ -348,15 +352,15 @@ async def test_a_paused_run_goes_on_in_a_new_history_as_paused(short_client, liv
 async def test_a_run_that_takes_too_long_fails_while_it_is_paused(client, live):
     async with scene(client, TOOLS) as at:
         run = await at.pack.start(
-            chain("write-slow", "write"), configurable=b'{"version":1,"run":{"runTimeoutMs":5000}}'
+            chain("write-slow", "write"), configurable=b'{"version":1,"run":{"runTimeoutMs":%d}}' % SOON
         )
         await at.acting.until_asked(1)
         await pause(run)
         log, found = await asyncio.wait_for(at.pack.end(run), PATIENCE)
         assert types(log)[-4:] == ["run.paused", "cap.breached", "node.cancelled a", "run.failed"]
         breach = payload_of(log, "cap.breached")
-        assert (breach["kind"], breach["limit"]) == ("run-duration", 5000)
-        assert breach["observed"] > 5000
+        assert (breach["kind"], breach["limit"]) == ("run-duration", SOON)
+        assert breach["observed"] > SOON
         assert error_of(log)["code"] == "run_timeout"
         assert len(at.acting.asked) == 1
         await sound(live, at, log, found)

@@ -10,6 +10,7 @@ import pytest
 from temporalio.client import WorkflowHandle
 
 from openwop_mcp import jsontext
+from openwop_mcp.runs import waiting
 from openwop_mcp.runs.events import RunEvent
 from openwop_mcp.runs.interrupts import Resolution
 from tests.support.doubts import ACCEPT, ALICE, BUSY, REJECT, Scene, asked_of_run, refusal, resolve, scene, until
@@ -123,14 +124,17 @@ async def test_a_server_that_only_wants_to_be_called_again_is_after_a_durable_wa
         await sound(live, at, log, found)
 
 
-async def test_a_server_that_asks_for_ever_ends_at_the_ceiling_and_sees_no_more_than_it_allows(client, live):
+async def test_a_server_that_asks_for_ever_ends_at_the_ceiling_and_sees_no_more_than_it_allows(
+    client, live, monkeypatch
+):
+    # Eight waits, each twice as long as the one before, would be half a minute.
+    monkeypatch.setattr(waiting, "MAX_BACKOFF", 0.5)
     async with scene(client, TOOLS) as at:
         at.acting.replies = [says(POLLS)] * 40
         limit = at.pack.settings.host.mrtr_max_rounds
         assert limit == 8
         run = await at.pack.start(flow("write"))
-        async with asyncio.timeout(60):
-            log, found = await at.pack.end(run)
+        log, found = await ended(at, run)
         assert error_of(log)["code"] == "mcp_mrtr_rounds_exceeded"
         assert len(at.acting.asked) == limit + 1
         await sound(live, at, log, found)

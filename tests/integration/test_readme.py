@@ -28,6 +28,7 @@ async def test_the_commands_do_what_the_readme_says(played):
     assert (played.folder / "run.json").exists()
 
 
+@pytest.mark.timeout(400)
 async def test_the_demo_ends_as_it_should(played):
     assert "\n\t$(BIN)/python worker.py demo\n" in (ROOT / "Makefile").read_text(encoding="utf-8")
     shown = await shell("python worker.py demo", played.folder, played.env)

@@ -28,6 +28,7 @@ from tests.support.doubts import ALICE, refusal, resolve
 from tests.support.fake_server import FakeServer, Reply, Request, modern, result_reply
 from tests.support.graphs import edge, node, workflow
 from tests.support.pack import Pack, activity_results, pack_worker, settings_for, types
+from tests.support.patience import PATIENCE
 from tests.support.sandboxed_run import SandboxedRun
 
 EXECUTED_ANEW = {"openwop_mcp"}
@@ -84,7 +85,7 @@ async def test_a_name_imported_from_the_module_that_defines_it_is_the_same_name(
             args=[arguments, pack.task_queue],
             id=f"deep-{uuid.uuid4().hex}",
             task_queue="sandbox-deep",
-            execution_timeout=timedelta(seconds=20),
+            execution_timeout=timedelta(seconds=PATIENCE),
         )
         assert told == [arguments, "True", "not_found", "True", "validation_error", "True"]
         assert jsontext.pointer(server.requests[0].body, ["params", "arguments"]) == arguments.encode()

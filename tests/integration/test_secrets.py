@@ -203,7 +203,8 @@ def _closed() -> int:
 
 def settings(temporal: str, folder: Path, urls: Mapping[str, str], *, form: str, encrypted: bool) -> str:
     """Everything that can be secret, is."""
-    limits = "timeouts = { connect = 2, first_byte = 1, idle = 1, total = 5 }\nretry = { attempts = 1 }\n"
+    # One server never answers. The others are given what they need while all are asked at once.
+    limits = "timeouts = { connect = 10, first_byte = 10, idle = 10, total = 30 }\nretry = { attempts = 1 }\n"
     http = f'network = "private"\nlog_level = "debug"\n{limits}'
     keys = '[[encryption.keys]]\nid = "one"\nsecret = { env = "ENCRYPTION_KEY" }\n' if encrypted else ""
     return f"""
@@ -343,7 +344,7 @@ async def scene(
         at = Scene(config, env, host, worker, http)
         yield at
         for name, process in (("host", host), ("worker", worker)):
-            done = await process.end(signal.SIGTERM, within=30)
+            done = await process.end(signal.SIGTERM, within=PATIENCE)
             assert done.status == 0, done.err[-2000:]
             at.out[f"log of the {name}"] = done.err
             at.out[f"output of the {name}"] = done.out.decode()

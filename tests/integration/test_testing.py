@@ -13,7 +13,7 @@ from temporalio.client import Client, WorkflowHandle, WorkflowHistory, WorkflowU
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Worker
 
-from openwop_mcp import RetryPolicy, Verbatim
+from openwop_mcp import RetryPolicy, Verbatim, testing
 from openwop_mcp.effects.delivery import Delivery
 from openwop_mcp.errors import ConnectError, ConnectionLostError, RateLimitedError, RpcError
 from openwop_mcp.protocol.mrtr import MalformedInputError
@@ -25,9 +25,15 @@ from tests.support.asking_flows import Call as AskerCall
 from tests.support.author_flows import Author, Call, Calls, Told
 from tests.support.graphs import node, workflow
 from tests.support.pack import Pack, activity_results, scheduled, types
+from tests.support.patience import PATIENCE
 from workflows import RunWorkflow
 
 QUICK = RetryPolicy(attempts=3, max_wait=0, total=1)
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(testing, "PATIENCE", PATIENCE)
 
 
 @contextlib.asynccontextmanager

@@ -121,6 +121,10 @@ class Scene:
             "worker", "deployment", "set-current-version", "--deployment-name", self.name, *named, "--yes"
         )
         assert done.status == 0, done
+        await self.until_routed()
+
+    async def until_routed(self) -> None:
+        """Wait until every task queue knows of a switch."""
         request = DescribeWorkerDeploymentRequest(namespace="default", deployment_name=self.name)
         over = RoutingConfigUpdateState.ROUTING_CONFIG_UPDATE_STATE_COMPLETED
         async with asyncio.timeout(PATIENCE):
@@ -318,6 +322,7 @@ async def test_a_worker_without_a_version_beside_a_current_one_says_how_it_gets_
         assert f"go to version '{at.name}:1', and not to this worker" in message
         command = shlex.split(message.partition(": temporal ")[2])
         assert (await at.temporal(*command, "--yes")).status == 0
+        await at.until_routed()
         async with at.process(UNVERSIONED) as third:
             assert builds(await at.run(GOES)) == [UNVERSIONED]
             assert "set-current-version" not in (await third.end(signal.SIGTERM)).err

@@ -19,10 +19,9 @@ import pytest
 
 from tests.support.cli import ROOT
 from tests.support.fake_server import FakeServer, modern
+from tests.support.patience import PATIENCE
 
 PROJECT = Path(__file__).parent / "author_project"
-LIMIT = 40.0
-"""Seconds for one of the project's programs."""
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +56,7 @@ class Project:
     async def run(self, program: str, *arguments: str) -> dict[str, Any]:
         """Run a program of the project; the JSON that it prints."""
         process = await self.start(program, *arguments)
-        async with asyncio.timeout(LIMIT):
+        async with asyncio.timeout(PATIENCE):
             out, err = await process.communicate()
         assert process.returncode == 0, err.decode()
         printed: dict[str, Any] = json.loads(out)
@@ -107,7 +106,7 @@ async def test_an_authors_plain_worker_calls_through_a_worker_of_the_pack(projec
     pack = await project.start("pack_worker.py", temporal.address, settings)
     assert pack.stdout is not None
     try:
-        async with asyncio.timeout(LIMIT):
+        async with asyncio.timeout(PATIENCE):
             line = await pack.stdout.readline()
         printed = await project.run("author_worker.py", temporal.address)
     finally:

@@ -338,6 +338,18 @@ async def record_doubts(client: Client) -> None:
         write("author-doubts", await chain(client, flow.id), log=False)
 
 
+async def record_escaped(client: Client) -> None:
+    """Calls that may be repeated, of which one attempt has no answer and the last one is refused."""
+    async with scene(client, {"*": {"replay_policy": "idempotent"}}) as at:
+        at.acting.replies += [BUSY, Reply(429, headers=[("Retry-After", "3600")])]
+        _, found = await at.pack.run(workflow([call("a")]), run_id="acme/escaped")
+        write("escaped", found)
+        at.acting.replies += [BUSY, Reply(429, headers=[("Retry-After", "3600")])]
+        flow = await at.author(Call("call_tool", ["fake", "write"]))
+        await flow.result()
+        write("author-escaped", await chain(client, flow.id), log=False)
+
+
 async def record_cancel(client: Client) -> None:
     """A cancel during a call that has a result. `author-cancel-unheard` was recorded when the workflow then went on."""
     async with scene(client, {"*": {"safety_tier": "write"}}) as at:
@@ -431,6 +443,35 @@ async def record_catalog(client: Client) -> None:
         write("catalog", found, log=False)
 
 
+async def record_insistence(client: Client) -> None:
+    """A catalog whose first list is under way when somebody insists on one."""
+    async with keeping(client, shop := Shop()) as at:
+        shop.gate.clear()
+        await at.catalogs.start(at.tenant, SERVER)
+        await shop.until_asked(1)
+        insisting = asyncio.create_task(at.refresh())
+        async for event in at.handle.fetch_history_events(wait_new_event=True):
+            if event.HasField("workflow_execution_update_accepted_event_attributes"):
+                break
+        shop.gate.set()
+        await insisting
+        await at.handle.terminate("recorded")
+        write("catalog-insisted", await at.histories(), log=False)
+
+
+ALONE = (
+    record_catalog,
+    record_insistence,
+    record_gates,
+    record_questions,
+    record_doubts,
+    record_escaped,
+    record_cancel,
+    record_author,
+)
+"""Each has servers and workers of its own."""
+
+
 async def record(client: Client, address: str, folder: Path) -> None:
     served = Server()
     handler = modern(
@@ -488,12 +529,8 @@ async def record(client: Client, address: str, folder: Path) -> None:
 
         await record_classes(client, server.url)
         await record_postponed(client, server.url)
-        await record_catalog(client)
-        await record_gates(client)
-        await record_questions(client)
-        await record_doubts(client)
-        await record_cancel(client)
-        await record_author(client)
+        for one in ALONE:
+            await one(client)
 
         file = folder / "settings.toml"
         file.write_text(toml_for(address, server.url, **SETTINGS), encoding="utf-8")

@@ -22,6 +22,7 @@ from tests.support import exact
 from tests.support.author_flows import Author
 from tests.support.cli import ROOT
 from tests.support.pack import activity_results, log_of, types
+from tests.support.patience import PATIENCE
 from tests.support.tool_sessions import BRACKETS, check_sessions
 from workflows import catalog, effect, run
 from workflows.replay import HistoryFileError, read_file, replay
@@ -37,7 +38,10 @@ OF_THE_FIRST = {
     *("four-methods", "retried", "failed", "handled", "cancelled", "continued", "negotiated", "asked", "paused"),
     *("timed-out", "keyed", "killed"),
 }
-"""Runs of 0.1.0 that the first version of the engine drove; the second did all others."""
+"""Runs of 0.1.0 that the first version of the engine drove."""
+
+OF_THE_THIRD = {"escaped"}
+"""Those that the third drove. The second did all others."""
 
 
 def name_of(file: Path) -> str:
@@ -149,6 +153,7 @@ def test_every_graph_has_its_log_and_no_log_is_left_over() -> None:
             ["node.retried n0", "node.failed n1", "run.paused", "interrupt.resolved a", "node.completed slow"],
         ),
         ("postponed", ["node.retried b", "node.completed b", "run.completed"]),
+        ("escaped", ["node.retried a", "node.failed a", "run.failed"]),
         ("killed", ["node.retried read-stalls", "node.failed write-stalls", "node.completed after", "run.failed"]),
     ],
 )
@@ -193,6 +198,17 @@ def test_a_workflow_that_was_cancelled_in_a_call_with_a_result_made_so_many_call
     assert history.events[-1].HasField("workflow_execution_canceled_event_attributes") is (calls == 1)
 
 
+@pytest.mark.parametrize("name", ["escaped", "author-escaped"])
+def test_a_call_is_told_in_the_light_of_an_attempt_that_may_have_had_its_effect(name):
+    (made,) = made_calls([history.events for history in read(name)])
+    assert made.failure is not None
+    assert (made.failure.code, made.failure.happened.delivery) == ("rate_limited", "unknown")
+
+
+def test_whoever_insisted_while_the_first_list_was_under_way_had_another_one():
+    assert len(activity_results(read("catalog-insisted"))) == 2
+
+
 def activities(histories: list[WorkflowHistory]) -> list[Any]:
     return [
         event.activity_task_scheduled_event_attributes
@@ -208,7 +224,7 @@ def test_a_log_is_told_as_the_engine_told_it_that_its_run_was_started_with(file)
     [engine] = {event.engine_version for event in log}
     assert jsontext.decode(log[0].payload)["engineVersion"] == engine
     if file.parent.name == "0.1.0":
-        assert engine == (1 if file.stem in OF_THE_FIRST else 2)
+        assert engine == (1 if file.stem in OF_THE_FIRST else 3 if file.stem in OF_THE_THIRD else 2)
     check_sessions(log)
     # Gates call no tool.
     assert ({event.type for event in log} >= BRACKETS) is (engine > 1 and file.stem != "gates")
@@ -261,7 +277,7 @@ async def test_a_history_that_no_worker_has_seen_yet_is_sound(tmp_path):
     del value["events"][1:]
     file = tmp_path / "begun.json"
     file.write_text(json.dumps(value), encoding="utf-8")
-    (verdict,) = await asyncio.wait_for(replay(read_file(file), []), 10)
+    (verdict,) = await asyncio.wait_for(replay(read_file(file), []), PATIENCE)
     assert verdict.sound
 
 

@@ -45,17 +45,26 @@ class Keeps:
 
 @workflow.defn
 class GivesItTime:
-    """Waits so long for a call, and goes on without it."""
+    """Waits a moment for a call, from when it is told that it is under way, and goes on without it."""
+
+    def __init__(self) -> None:
+        self._limit: asyncio.Timeout | None = None
 
     @workflow.run
     async def run(self, queue: str) -> str:
         try:
-            async with asyncio.timeout(0.05):
+            async with asyncio.timeout(None) as self._limit:
                 await call("slow-quote", queue)
         except TimeoutError:
             await call("instead", queue)
             return "too late"
         return "in time"
+
+    @workflow.signal
+    def asked(self) -> None:
+        """Begin to count."""
+        assert self._limit is not None
+        self._limit.reschedule(asyncio.get_running_loop().time() + 0.05)
 
 
 @workflow.defn

@@ -167,10 +167,10 @@ async def keeping(
     """A server, mostly a worker, and the means to read its catalog, which ends with it: nobody asks for it in vain."""
     shop = shop or Shop()
     tenant, queue = f"t{uuid.uuid4().hex}", f"catalogs-{uuid.uuid4().hex}"
-    own = {"tenant": tenant, "task_queue": queue, "heartbeat_timeout": 2, "shutdown_grace": 0.2}
+    own = {"tenant": tenant, "task_queue": queue, "heartbeat_timeout": 10, "shutdown_grace": 0.2}
     async with FakeServer(handler or shop.handler()) as server:
         given = settings_for(server.url, worker=own, **settings)
-        catalogs = Catalogs(client, task_queue=queue, heartbeat=2)
+        catalogs = Catalogs(client, task_queue=queue, heartbeat=10)
         kept = Kept(client, given, catalogs, server, shop, tenant)
         async with kept.worker() if worker else contextlib.nullcontext():
             try:

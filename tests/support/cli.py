@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.support.patience import PATIENCE
+
 __all__ = ("ROOT", "WORKER", "Done", "Serving", "cli", "on_terminal", "python", "serving", "until")
 
 ROOT = Path(__file__).parents[2]
@@ -130,7 +132,7 @@ class Serving:
     process: asyncio.subprocess.Process
     facts: dict[str, Any]
 
-    async def end(self, *numbers: signal.Signals, within: float = 10.0) -> Done:
+    async def end(self, *numbers: signal.Signals, within: float = PATIENCE) -> Done:
         """Send it signals, one right after the other, and wait for its end."""
         for number in numbers:
             self.process.send_signal(number)

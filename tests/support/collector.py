@@ -15,10 +15,9 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 
-__all__ = ("Collector", "Measured", "Span", "collector")
+from tests.support.patience import PATIENCE
 
-PATIENCE = 30.0
-"""Seconds for what is on its way."""
+__all__ = ("Collector", "Measured", "Span", "collector")
 
 
 @dataclass(frozen=True)

@@ -13,15 +13,15 @@ import os
 import re
 import shlex
 import signal
-import socket
 import sys
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.cli import ROOT
+from tests.support.ports import free_port
 
-__all__ = ("PAGES", "Block", "Played", "blocks", "free_port", "of", "play", "read", "sample_server", "shell")
+__all__ = ("PAGES", "Block", "Played", "blocks", "of", "play", "read", "sample_server", "shell")
 
 PAGES = ("README.md", *sorted(str(file.relative_to(ROOT)) for file in (ROOT / "docs").rglob("*.md")))
 """Every page, by its path in the repository."""
@@ -135,13 +135,6 @@ def blocks(text: str, language: str) -> list[str]:
     return [found["text"] for found in BLOCK.finditer(text) if found["language"] == language]
 
 
-def free_port() -> str:
-    """A port that nobody has now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
-
-
 async def shell(script: str, folder: Path, env: Mapping[str, str], limit: float = LIMIT) -> str:
     """What a script prints, which ends with 0."""
     process = await asyncio.create_subprocess_exec(
@@ -201,8 +194,8 @@ async def play(
             Block(page, 0, "toml", settings, "openwop-mcp.toml"),
             *(step for step in steps if step.file != "openwop-mcp.toml"),
         ]
-    ports = {port: free_port() for step in steps for port in PORT.findall(step.text)}
-    ports |= {port: free_port() for port in ("7233", "8080") if port not in ports}
+    ports = {port: str(free_port()) for step in steps for port in PORT.findall(step.text)}
+    ports |= {port: str(free_port()) for port in ("7233", "8080") if port not in ports}
     for name in ("worker.py", "examples"):
         (folder / name).symlink_to(ROOT / name)
     parts = [HEAD]

@@ -16,6 +16,7 @@ import httpx
 
 from host.ids import project
 from tests.support.cli import Serving, serving
+from tests.support.patience import PATIENCE
 
 __all__ = (
     "ACME",
@@ -33,7 +34,7 @@ __all__ = (
 ACME, READER, UMBRELLA = "acme-key-of-a-developer", "acme-key-of-an-auditor", "umbrella-key-of-a-developer"
 """Keys. The first and the last may do all in their tenants, the other one may read."""
 
-SECONDS = 20.0
+SECONDS = PATIENCE
 """What a request or a run may take in a test."""
 
 MANY = httpx.Limits(max_connections=None, max_keepalive_connections=None)

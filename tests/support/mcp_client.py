@@ -16,6 +16,7 @@ from openwop_mcp.client._wire import Authorizer, SizeLimits
 from openwop_mcp.config import Timeouts
 from openwop_mcp.redaction import Redactor
 from tests.support.fake_server import FakeServer, Handler, Reply, Request
+from tests.support.patience import PATIENCE
 
 __all__ = ("ARGUMENTS", "client_of", "connected", "json_reply", "replies", "stream_reply")
 
@@ -36,8 +37,8 @@ def client_of(
     options: Mapping[str, Any] | None = None,
     **timeouts: float,
 ) -> McpClient:
-    """A client; `timeouts` by their settings keys, five seconds each if not given, `options` as in `McpClient`."""
-    limits = {"connect": 5.0, "first_byte": 5.0, "idle": 5.0, "total": 5.0, **timeouts}
+    """A client; `timeouts` by their settings keys, else as long as a test waits; `options` as in `McpClient`."""
+    limits = {**dict.fromkeys(("connect", "first_byte", "idle", "total"), PATIENCE), **timeouts}
     wire = HttpWire(
         url,
         pool,

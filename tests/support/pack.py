@@ -47,7 +47,8 @@ __all__ = (
 SERVER = "fake"
 """Server id of the server that `settings_for` is given."""
 
-HEARTBEAT = 2.0
+HEARTBEAT = 10.0
+"""Seconds, as by default. Tests that lose a worker give less."""
 """Heartbeat timeout of runs in tests: the least that an attempt's beats keep up with."""
 
 

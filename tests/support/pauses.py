@@ -13,6 +13,7 @@ from temporalio.exceptions import ApplicationError
 
 from openwop_mcp.failures import json_payload
 from openwop_mcp.runs.pauses import PAUSE, RESUME, Pause, Resume
+from tests.support.patience import PATIENCE
 
 __all__ = ("pause", "refused", "resume", "until_ended")
 
@@ -54,4 +55,4 @@ async def until_ended(run: WorkflowHandle[Any, Any], times: int = 1) -> None:
                 return
         raise AssertionError("the run ended before")
 
-    await asyncio.wait_for(wait(), 15)
+    await asyncio.wait_for(wait(), PATIENCE)

@@ -10,7 +10,6 @@ import contextlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -19,6 +18,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.support.ports import free_port
 from tests.support.tools import LEGACY, NODE_SERVERS, SERVERS, Piece, node
 
 __all__ = (
@@ -191,7 +191,7 @@ class HttpServer:
 @contextlib.asynccontextmanager
 async def fast_http() -> AsyncIterator[HttpServer]:
     """`tests/support/servers/fast.py`, over HTTP."""
-    port = _free_port()
+    port = free_port()
     async with _running((*fast(), str(port)), port) as server:
         yield server
 
@@ -199,7 +199,7 @@ async def fast_http() -> AsyncIterator[HttpServer]:
 @contextlib.asynccontextmanager
 async def legacy_http() -> AsyncIterator[HttpServer]:
     """`tests/support/servers/legacy.py`, over HTTP with sessions."""
-    port = _free_port()
+    port = free_port()
     async with _running((*legacy(), str(port)), port) as server:
         yield server
 
@@ -207,7 +207,7 @@ async def legacy_http() -> AsyncIterator[HttpServer]:
 @contextlib.asynccontextmanager
 async def everything_http() -> AsyncIterator[HttpServer]:
     """@modelcontextprotocol/server-everything, over HTTP with sessions."""
-    port = _free_port()
+    port = free_port()
     async with _running((*_script("server-everything"), "streamableHttp"), port, PORT=str(port)) as server:
         yield server
 
@@ -259,13 +259,6 @@ def _script(package: str) -> Command:
 def _need(piece: Piece) -> None:
     if reason := piece.missing():
         pytest.skip(reason)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 async def _takes_connections(port: int) -> bool:

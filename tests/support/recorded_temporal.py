@@ -18,6 +18,7 @@ from temporalio.client import Client
 from temporalio.converter import DataConverter
 from temporalio.service import RPCError, RPCStatusCode
 
+from tests.support.patience import PATIENCE
 from tests.support.temporal_model import TemporalModel
 
 __all__ = ("RecordedTemporal", "until")
@@ -149,6 +150,6 @@ class RecordedTemporal:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Let others go on until something holds."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         while not condition():  # noqa: ASYNC110 - the condition is of any kind, and steps are all it takes
             await asyncio.sleep(0)

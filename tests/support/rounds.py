@@ -16,7 +16,7 @@ from openwop_mcp import jsontext
 from openwop_mcp.calls import ACTIVITY_NAMES, NO_ARGUMENTS, CallRequest, interim
 from openwop_mcp.ctx.attempts import ONE_ATTEMPT, EndedError, attempted
 from openwop_mcp.effects.doubt import Answer
-from openwop_mcp.failures import CallFailure, conclude, json_payload
+from openwop_mcp.failures import CallFailure, Escaped, conclude, json_payload
 from tests.support.pack import Pack
 
 __all__ = ("Given", "Outcome", "Rounds", "begin")
@@ -88,7 +88,7 @@ class Rounds:
                 result_type=RawValue,
                 task_queue=given.queue,
                 start_to_close_timeout=timedelta(minutes=5),
-                heartbeat_timeout=timedelta(seconds=2),
+                heartbeat_timeout=timedelta(seconds=30),
                 retry_policy=ONE_ATTEMPT,
                 cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
             )
@@ -115,7 +115,7 @@ class Rounds:
         answers = self._given.answers
         return (answers.pop(0) if len(answers) > 1 else answers[0]).encode(), tuple(self._given.declined)
 
-    async def for_approval(self, request: CallRequest, facts: bytes) -> bytes:
+    async def for_approval(self, request: CallRequest, facts: bytes, escaped: Escaped) -> bytes:
         """Approve it."""
         await self._may_answer()
         return jsontext.build([("tier", jsontext.member(facts, "safetyTier") or b"null")])

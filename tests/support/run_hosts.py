@@ -22,6 +22,7 @@ from openwop_mcp.runs.start import Options
 from tests.support.graphs import node, workflow
 from tests.support.hosts import asked, bearer, host
 from tests.support.pack import SERVER
+from tests.support.patience import PATIENCE
 
 __all__ = ("FLOWS", "Hosts", "code", "key", "two_hosts")
 
@@ -62,7 +63,7 @@ class Hosts:
 
     async def ended(self, run_id: str) -> dict[str, Any]:
         """Wait for a run's end; its log's last event."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while True:
                 told = (await self.first.get(f"/runs/{project(run_id)}/events/poll?timeout=5")).json()
                 if told["isTerminal"]:

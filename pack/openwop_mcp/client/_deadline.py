@@ -14,6 +14,11 @@ from openwop_mcp.errors import TimeLimitError
 __all__ = ("Deadline",)
 
 
+LAST_TURNS = 3
+"""Turns of the event loop between the end of a limit and what follows from it. In them what has come by then is read,
+which was in time where only the loop stood still; uvloop looks at its timers before it looks at its sockets."""
+
+
 class Deadline:
     """One timer for a whole request, moved from phase to phase and never past the total limit.
 
@@ -164,6 +169,15 @@ class Deadline:
         self._handle = None
         if self._loop.time() < self._due:
             self._arm()
+        else:
+            self._handle = self._loop.call_soon(self._fire, LAST_TURNS)
+
+    def _fire(self, turns: int) -> None:
+        self._handle = None
+        if self._loop.time() < self._due:
+            self._arm()
+        elif turns:
+            self._handle = self._loop.call_soon(self._fire, turns - 1)
         elif self._task is not None:
             self._fired = True
             self._task.cancel()

@@ -17,12 +17,13 @@ from temporalio.exceptions import FailureError
 with workflow.unsafe.imports_passed_through():
     from openwop_mcp.calls import EFFECT_ROUND, METHODS, CallRequest, provenance
     from openwop_mcp.ceilings import call_ceiling
+    from openwop_mcp.ctx.attempts import in_light_of
     from openwop_mcp.ctx.interrupts import MAX_QUESTION, resolved
-    from openwop_mcp.effects.decide import Ask, Failure
+    from openwop_mcp.effects.decide import Ask
     from openwop_mcp.effects.delivery import Delivery
     from openwop_mcp.effects.doubt import Answer, question, read_answer
     from openwop_mcp.errors import InvalidRequestError
-    from openwop_mcp.failures import CallFailure, McpCallError, conclude
+    from openwop_mcp.failures import CallFailure, Escaped, McpCallError, conclude, final
     from openwop_mcp.jsontext import decode, encode, member
     from openwop_mcp.questions.approvals import approved, call_question, read_call_answer
     from openwop_mcp.questions.elicitation import asked, check_input, input_question, read_input
@@ -156,7 +157,7 @@ class Questions:
         given = read_input(value, result)
         return given.responses, given.declined
 
-    async def for_approval(self, request: CallRequest, facts: bytes) -> bytes:
+    async def for_approval(self, request: CallRequest, facts: bytes, escaped: Escaped) -> bytes:
         """The ``approved`` of a call that a person approves."""
         key = question_key("approval", _call(request), request.attempt)
         ask = call_question(
@@ -164,16 +165,16 @@ class Questions:
         )
         if len(ask.payload) > MAX_QUESTION:
             told = f"a person has to approve the call, and can be shown no more than {MAX_QUESTION} bytes of it"
-            raise failed("forbidden", told, request, Delivery.NOT_SENT)
+            raise failed("forbidden", told, request, Delivery.NOT_SENT, escaped)
 
         def check(given: bytes) -> None:
             read_call_answer(given)
 
         value = await self._asked(ask, str(decode(facts).get("effectId", "")), check)
         if value is None:
-            raise self._expired(ask, request, Delivery.NOT_SENT)
+            raise self._expired(ask, request, Delivery.NOT_SENT, escaped)
         if read_call_answer(value) == "reject":
-            raise failed(REJECTED, "the call was rejected, and nothing was sent", request, Delivery.NOT_SENT)
+            raise failed(REJECTED, "the call was rejected, and nothing was sent", request, Delivery.NOT_SENT, escaped)
         return approved(facts)
 
     async def _in_code(self, request: CallRequest, result: bytes, on_input: OnInput) -> bytes:
@@ -210,9 +211,11 @@ class Questions:
         """Bytes that an answer may have, as it travels together with the call."""
         return max(0, call_ceiling(workflow.payload_converter()) - self.taken - len(state or b""))
 
-    def _expired(self, ask: Question, request: CallRequest, delivery: Delivery) -> McpCallError:
+    def _expired(
+        self, ask: Question, request: CallRequest, delivery: Delivery, escaped: Escaped = Escaped.NO
+    ) -> McpCallError:
         told = expired_message(ask.timeout_ms or 0, called=delivery is Delivery.ANSWERED)
-        return failed(expired_code(ask.kind), told, request, delivery)
+        return failed(expired_code(ask.kind), told, request, delivery, escaped)
 
 
 def named(tenant: str, key: str) -> str:
@@ -231,7 +234,14 @@ def milliseconds(timeout: timedelta | None) -> int | None:
     return None if timeout is None else max(1, round(timeout.total_seconds() * 1000))
 
 
-def failed(code: str, message: str, request: CallRequest, delivery: Delivery, **facts: object) -> McpCallError:
+def failed(
+    code: str,
+    message: str,
+    request: CallRequest,
+    delivery: Delivery,
+    escaped: Escaped = Escaped.NO,
+    **facts: object,
+) -> McpCallError:
     """A call that ends with what a person, or the author's code, said or did not say."""
     about = {
         "delivery": delivery.value,
@@ -243,9 +253,7 @@ def failed(code: str, message: str, request: CallRequest, delivery: Delivery, **
         **facts,
     }
     details = encode({name: value for name, value in about.items() if value is not None})
-    return McpCallError.of(
-        CallFailure(code, message, details, Failure(code, delivery, retryable=False, repeat_safe=True))
-    )
+    return McpCallError.of(in_light_of(escaped, final(code, message, delivery, details)))
 
 
 def _call(request: CallRequest) -> str:

@@ -25,7 +25,7 @@ with workflow.unsafe.imports_passed_through():
     from openwop_mcp.sealed import check_open
     from openwop_mcp.telemetry.calls import count_doubt
 
-__all__ = ("ONE_ATTEMPT", "Asking", "EndedError", "attempted")
+__all__ = ("ONE_ATTEMPT", "Asking", "EndedError", "attempted", "in_light_of")
 
 ONE_ATTEMPT = ActivityRetryPolicy(maximum_attempts=1)
 """Attempts belong to the workflow, so that each stands in history: Temporal makes none of its own."""
@@ -57,8 +57,8 @@ class Asking(Protocol):
     ) -> tuple[bytes, tuple[str, ...]]:
         """The ``inputResponses`` to what a server asks, and the digests of what was declined of it."""
 
-    async def for_approval(self, request: CallRequest, facts: bytes) -> bytes:
-        """The ``approved`` of a call that a person approves."""
+    async def for_approval(self, request: CallRequest, facts: bytes, escaped: Escaped) -> bytes:
+        """The ``approved`` of a call that a person approves, whatever its attempts so far may have done."""
 
 
 class EndedError(Exception):
@@ -112,7 +112,7 @@ async def attempted(
             return record
         result, named = record.payload.data, replace(request, node=request.node or provenance(metadata, NODE))
         if kind == "approval":
-            request = named.approved_as(await asking.for_approval(named, result))
+            request = named.approved_as(await asking.for_approval(named, result, escaped))
             continue
         responses: bytes | None = None
         declined: tuple[str, ...] = ()
@@ -155,9 +155,7 @@ async def _round(
             if isinstance(decision, Ask) and asking is not None:
                 answer = await asking.about_doubt(failure)
             elif not isinstance(decision, Again):
-                known = remembered(failure, escaped)
-                told = known if known is not failure and workflow.patched(REMEMBERED) else failure
-                raise EndedError(told, decision) from error
+                raise EndedError(in_light_of(escaped, failure), decision) from error
         if isinstance(decision, Again):
             if decision.wait > 0:
                 word = "postponed" if postponed else "retry"
@@ -167,6 +165,12 @@ async def _round(
             else:
                 waited += decision.wait
         request = request.next_attempt(activity_id, answer)
+
+
+def in_light_of(escaped: Escaped, failure: CallFailure) -> CallFailure:
+    """The failure that a call ends with, where one of its attempts may have had its effect."""
+    known = remembered(failure, escaped)
+    return known if known is not failure and workflow.patched(REMEMBERED) else failure
 
 
 def _prose(request: CallRequest) -> str:

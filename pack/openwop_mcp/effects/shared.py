@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ("EFFECT_WORKFLOW", "MEMO_DIGEST", "PERFORM", "effect_queue", "effect_workflow_id")
+__all__ = ("EFFECT_WORKFLOW", "MEMO_CALLER", "MEMO_DIGEST", "PERFORM", "effect_queue", "effect_workflow_id")
 
 EFFECT_WORKFLOW = "EffectWorkflow"
 """Type of the workflow that carries out one effect and keeps its outcome."""
@@ -12,6 +12,9 @@ PERFORM = "effect.callTool"
 
 MEMO_DIGEST = "openwop-mcp.arguments-sha256"
 """The memo that holds the digest of the arguments: the same key with others is refused without reading history."""
+
+MEMO_CALLER = "openwop-mcp.caller"
+"""The memo that names the call which started the workflow: a call whose worker was lost knows its own again by it."""
 
 
 def effect_workflow_id(effect_id: str, answers: int = 0) -> str:

@@ -537,7 +537,10 @@ class RunMachine:
             self._ready.append(node)
 
     def _remembered(self, node: GraphNode, failure: CallFailure) -> CallFailure:
-        return remembered(failure, node.escaped) if self._start.has("earlier-attempts") else failure
+        return remembered(failure, self._escaped(node))
+
+    def _escaped(self, node: GraphNode) -> Escaped:
+        return node.escaped if self._start.has("earlier-attempts") else Escaped.NO
 
     def _decide(self, node: GraphNode, failure: CallFailure) -> Decision:
         attempts = node.attempt - max(node.cut, node.before) - node.parked.times
@@ -747,7 +750,7 @@ class RunMachine:
         wait = self._close_wait(fact.ordinal)
         resume_value = attributed(wait.asked.kind, fact.resume_value, fact.resolved_by)
         self._tell_resolved(node, wait.asked, resume_value, fact.resolved_by)
-        match waiting.follow(wait, node.spec, resume_value):
+        match waiting.follow(wait, node.spec, resume_value, self._escaped(node)):
             case Outcome() as outcome:
                 self._end_by(node, outcome)
             case waiting.Attempt() as attempt:
@@ -763,7 +766,7 @@ class RunMachine:
         assert node is not None
         wait, _ = self._waits.close(ordinal)
         self._tell_resolved(node, wait.asked, None, waiting.host_subject(self._start.owner.tenant))
-        self._end_by(node, waiting.expired(wait))
+        self._end_by(node, waiting.expired(wait, self._escaped(node)))
 
     def _end_by(self, node: GraphNode, outcome: Outcome) -> None:
         if outcome.outputs is None:

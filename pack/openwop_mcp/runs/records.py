@@ -15,7 +15,7 @@ import temporalio.api.history.v1
 
 from openwop_mcp import failures, jsontext
 from openwop_mcp.calls import ACTIVITY_NAMES, INTERIM, METHODS, ORIGINAL, REDACTED, recorded
-from openwop_mcp.effects.decide import Again, Ask, Failure, InDoubt, Parked, decide
+from openwop_mcp.effects.decide import Again, Ask, InDoubt, Parked, decide
 from openwop_mcp.effects.delivery import Delivery
 from openwop_mcp.effects.shared import PERFORM
 from openwop_mcp.nodes import REGISTRY
@@ -201,9 +201,8 @@ class MadeCall:
     def refused(self, code: str, message: str, details: bytes) -> MadeCall:
         """The call after nobody gave what it had asked for; ``details`` are a JSON object's text."""
         _, delivery, _ = UNANSWERED[self._interim]
-        happened = Failure(code=code, delivery=delivery, retryable=False, repeat_safe=True)
-        failure = failures.CallFailure(code, message, details, happened)
-        return replace(self, outcome="failed", failure=failure)
+        failure = failures.final(code, message, delivery, details)
+        return replace(self, outcome="failed", failure=failures.remembered(failure, self.escaped))
 
     @property
     def _interim(self) -> str:
@@ -213,7 +212,7 @@ class MadeCall:
     def ended(self, failure: failures.CallFailure) -> MadeCall:
         """The call after an attempt that came to nothing."""
         if failure.cancelled:
-            return replace(self, outcome="cancelled", failure=failure)
+            return replace(self, outcome="cancelled", failure=failures.remembered(failure, self.escaped))
         attempts = self.attempts - self.earlier - self.parked.times
         decision = decide(failure.policy, attempts, self.waited, failure.happened, self.parked)
         wait = decision.wait if isinstance(decision, Again) else 0.0

@@ -16,7 +16,7 @@ from openwop_mcp.effects import doubt
 from openwop_mcp.effects.delivery import Delivery
 from openwop_mcp.effects.doubt import Answer
 from openwop_mcp.errors import InvalidRequestError
-from openwop_mcp.failures import CallFailure
+from openwop_mcp.failures import CallFailure, Escaped, final, remembered
 from openwop_mcp.questions import approvals, elicitation, gates
 from openwop_mcp.questions.eligibility import may_answer
 from openwop_mcp.questions.expiry import REJECTED, expired_code, expired_message
@@ -183,8 +183,15 @@ def check(wait: Wait, spec: Node, resume_value: bytes, room: int) -> None:
             gates.check_gate(spec.type.type_id, spec.config, resume_value)
 
 
-def follow(wait: Wait, spec: Node, resume_value: bytes) -> Attempt | Outcome:
-    """What an answer that :func:`check` has let through means for its node."""
+def follow(wait: Wait, spec: Node, resume_value: bytes, escaped: Escaped = Escaped.NO) -> Attempt | Outcome:
+    """What an answer that :func:`check` has let through means for its node.
+
+    Args:
+        wait: The question.
+        spec: The node that waits.
+        resume_value: JSON text of the answer.
+        escaped: Whether an attempt at its call may have had its effect.
+    """
     match wait.asked.reason:
         case "in-doubt":
             return Attempt(answer=doubt.read_answer(resume_value, wait.asked.round))
@@ -192,15 +199,14 @@ def follow(wait: Wait, spec: Node, resume_value: bytes) -> Attempt | Outcome:
             return Attempt(input=_answered(wait, resume_value))
         case "approval-required":
             if approvals.read_call_answer(resume_value) == "reject":
-                message = "nothing was sent: the approval that the call needs was rejected"
-                return Outcome(None, REJECTED, message, _delivery(Delivery.NOT_SENT))
+                return _unsent(REJECTED, "the approval that the call needs was rejected", escaped)
             return Attempt(approved=approvals.approved(wait.record))
         case "gate":
             return gates.gate_outcome(spec.type.type_id, spec.config, resume_value)
 
 
-def expired(wait: Wait) -> Outcome:
-    """What the absence of an answer means for its node."""
+def expired(wait: Wait, escaped: Escaped = Escaped.NO) -> Outcome:
+    """What the absence of an answer means for its node; ``escaped`` as for :func:`follow`."""
     asked = wait.asked
     assert asked.timeout_ms is not None
     called = asked.reason == "input-required"
@@ -208,8 +214,14 @@ def expired(wait: Wait) -> Outcome:
     if called:
         return Outcome(None, code, message, _delivery(Delivery.ANSWERED))
     if asked.reason == "approval-required":
-        return Outcome(None, code, f"nothing was sent: {message}", _delivery(Delivery.NOT_SENT))
+        return _unsent(code, message, escaped)
     return Outcome(None, code, message)
+
+
+def _unsent(code: str, message: str, escaped: Escaped) -> Outcome:
+    details = _delivery(Delivery.NOT_SENT)
+    failure = remembered(final(code, f"nothing was sent: {message}", Delivery.NOT_SENT, details), escaped)
+    return Outcome(None, failure.code, failure.message, failure.details)
 
 
 def _delivery(delivery: Delivery) -> bytes:

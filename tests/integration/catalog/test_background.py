@@ -36,7 +36,12 @@ async def test_a_server_that_tells_of_nothing_is_looked_at_from_time_to_time(
 
 async def test_a_server_that_cannot_be_subscribed_to_is_asked_once_an_hour(client: Client) -> None:
     async with keeping(client) as at:
-        for _ in range(3):
+        await at.refresh()
+        async with asyncio.timeout(PATIENCE):
+            async for event in at.handle.fetch_history_events(wait_new_event=True):
+                if event.HasField("activity_task_failed_event_attributes"):
+                    break
+        for _ in range(2):
             await at.refresh()
         asked = [request for request in at.server.requests if request.json["method"] == "subscriptions/listen"]
         assert len(asked) == 1

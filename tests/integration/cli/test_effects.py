@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import shlex
 
 from tests.support.cli import ROOT
+from tests.support.patience import PATIENCE
 
 COMMANDS = re.findall(
     r"^python worker\.py (.*)$", (ROOT / "docs" / "effects.md").read_text(encoding="utf-8"), re.MULTILINE
@@ -53,7 +55,10 @@ async def test_a_doubt_is_shown_answered_and_told_in_the_ledger(dev, tmp_path):
     assert asked["runId"] == run
     prose = await dev.cli("interrupts", "list", run)
     assert asked["interruptId"] in prose.text
-    assert run in (await dev.cli("interrupts", "list")).text
+    async with asyncio.timeout(PATIENCE):
+        # Lists lag.
+        while run not in (await dev.cli("interrupts", "list")).text:
+            pass
     status = await dev.cli("runs", "show", run, "--json")
     assert status.json["status"] == "waiting-approval"
     assert [call["outcome"] for call in status.json["calls"]] == ["suspended"]

@@ -17,6 +17,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from commands.connection import check_retention
 from tests.integration.cli.conftest import settings_text
 from tests.support.cli import cli, serving, until
+from tests.support.patience import PATIENCE
 
 TWICE = {"SIGTERM": (signal.SIGTERM, signal.SIGTERM), "SIGINT": (signal.SIGINT, signal.SIGINT)}
 
@@ -29,7 +30,14 @@ def listens(address: str) -> bool:
 
 def left(processes: list[psutil.Process]) -> list[psutil.Process]:
     """Those that still run. One that waits for its parent to read its status has ended."""
-    return [process for process in processes if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
+    return [process for process in processes if process.is_running() and not has_ended(process)]
+
+
+def has_ended(process: psutil.Process) -> bool:
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def cpu(processes: list[psutil.Process]) -> float:
@@ -42,16 +50,17 @@ async def test_dev_says_in_one_line_that_it_is_ready_idles_cheaply_and_leaves_no
         assert listens(dev.facts["temporal"])
         assert listens(dev.facts["ui"])
         tree = [psutil.Process(dev.process.pid), *psutil.Process(dev.process.pid).children(recursive=True)]
-        # What was started a moment ago still settles.
-        await asyncio.sleep(1)
-        before = cpu(tree)
-        await asyncio.sleep(3)
-        used = cpu(tree) - before
+        # What was started a moment ago still settles, on a busy machine for longer.
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                before = cpu(tree)
+                await asyncio.sleep(3)
+                if cpu(tree) - before < 0.25 * 3:
+                    break
         done = await dev.end(*TWICE["SIGTERM"])
     assert (done.status, done.out) == (0, b"")
     # Without a server it can do little, which is seldom meant.
     assert "no MCP server is configured" in done.err
-    assert used < 0.25 * 3
     assert not listens(dev.facts["temporal"])
     assert not listens(dev.facts["ui"])
     assert left(tree) == []
@@ -68,7 +77,8 @@ async def test_dev_ends_in_time_with_a_call_under_way(server, tmp_path):
         )  # fmt: skip
         assert started.status == 0
         await until(lambda: len(server.calls("stalls")) > before)
-        done = await dev.end(*TWICE["SIGINT"])
+        # Waited for, the call would take half a minute, after which the server is given up.
+        done = await dev.end(*TWICE["SIGINT"], within=20)
     assert done.status == 0
     assert not listens(dev.facts["temporal"])
 

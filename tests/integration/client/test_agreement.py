@@ -24,6 +24,7 @@ from openwop_mcp.redaction import Redactor
 from tests.support.fake_server import Reply, Request, error_reply, modern, notice_event, result_reply
 from tests.support.legacy_server import LegacyServer
 from tests.support.mcp_client import ARGUMENTS, connected, json_reply, stream_reply
+from tests.support.patience import PATIENCE
 
 OLDEST = {"floor": "2025-03-26"}
 
@@ -121,7 +122,7 @@ async def test_a_session_that_is_replaced_is_ended_once_nothing_is_under_way_in_
         assert (old.opened, old.ended) == (2, [])
         held.set()
         await long
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             while not old.ended:
                 await client.list_tools()
         assert old.ended == ["session-1"]
@@ -195,7 +196,7 @@ async def test_an_answer_that_may_be_a_refusal_stands_where_that_cannot_be_found
         down = agreed and request.json["method"] == "server/discover"
         return UNPROBED[probed] if down else await server(request)
 
-    async with connected(handler, options={"floor": floor}, first_byte=0.2) as (client, fake):
+    async with connected(handler, options={"floor": floor}, first_byte=2.0) as (client, fake):
         with pytest.raises(RpcError) as caught:
             await client.call_tool("t", ARGUMENTS)
         assert [one.json["method"] for one in fake.requests].count("tools/call") == 1
@@ -276,7 +277,7 @@ async def test_a_server_has_time_to_hear_that_a_handshake_is_done(monkeypatch: p
 )
 async def test_a_handshake_that_the_server_did_not_hear_to_the_end_fails_and_is_made_anew(reply: Reply | None) -> None:
     server = _Noted(reply)
-    async with connected(server, options=OLDEST, first_byte=0.2) as (client, _):
+    async with connected(server, options=OLDEST, first_byte=2.0) as (client, _):
         with pytest.raises(McpError) as caught:
             await client.call_tool("t", ARGUMENTS)
         assert caught.value.delivery is Delivery.NOT_SENT
@@ -324,7 +325,7 @@ async def test_terms_that_are_agreed_on_anew_word_for_word_are_no_circle(session
 
     async with connected(handler, options=OLDEST) as (client, server):
         with pytest.raises(RpcError):
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE):
                 await client.call_tool("t", ARGUMENTS)
         assert [request.method for request in server.requests].count("DELETE") == 0
     assert old.seen.count("tools/call") == 2

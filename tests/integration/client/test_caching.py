@@ -16,6 +16,7 @@ from openwop_mcp.errors import McpError, RpcError
 from tests.support.fake_server import FakeServer, Request, error_reply, modern, notice_event
 from tests.support.legacy_server import LegacyServer
 from tests.support.mcp_client import ARGUMENTS, client_of, connected, stream_reply
+from tests.support.patience import PATIENCE
 
 ACME = CallOptions(tenant="acme", principal="ada")
 
@@ -209,7 +210,7 @@ async def test_a_change_told_while_a_list_is_under_way_keeps_that_list_from_bein
     handlers = {"tools/list": slowly, "tools/call": _announcing("tools/list_changed")}
     async with connected(modern(handlers)) as (client, _):
         first = asyncio.ensure_future(client.list_tools())
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             await under_way.wait()
             await client.call_tool("t", ARGUMENTS)
             changed.set()

@@ -11,6 +11,12 @@ from openwop_mcp.client._pool import HttpPool
 from openwop_mcp.errors import McpError
 from tests.support.fake_server import FakeServer, Handler, Reply, Request, error_reply, modern
 from tests.support.mcp_client import ARGUMENTS, client_of, connected, json_reply, replies, stream_reply
+from tests.support.patience import PATIENCE
+
+LONG = {"first_byte": PATIENCE, "idle": PATIENCE, "total": PATIENCE}
+
+AT_ONCE = PATIENCE / 2
+"""Seconds: less than any limit that would end it as well."""
 
 
 def _acquired(pool: HttpPool) -> int:
@@ -37,8 +43,8 @@ async def test_clients_of_one_pool_share_its_connections() -> None:
 async def test_a_stream_that_stays_open_after_its_answer_holds_no_call_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_answers, "STREAM_END", 0.01)
     handler = replies(stream_reply(b'data: {"jsonrpc":"2.0","id":1,"result":{}}\n\n', stall="body"))
-    async with connected(handler) as (client, server):
-        async with asyncio.timeout(2):
+    async with connected(handler, **LONG) as (client, server):
+        async with asyncio.timeout(AT_ONCE):
             assert (await client.call_tool("t", ARGUMENTS)).result == b"{}"
             await server.closed[1].wait()
 
@@ -46,9 +52,9 @@ async def test_a_stream_that_stays_open_after_its_answer_holds_no_call_up(monkey
 async def test_an_answer_is_not_lost_to_a_limit_that_runs_out_at_the_streams_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(_answers, "STREAM_END", 0.3)
+    monkeypatch.setattr(_answers, "STREAM_END", 2.5)
     handler = replies(stream_reply(b'data: {"jsonrpc":"2.0","id":1,"result":{}}\n\n', stall="body"))
-    async with connected(handler, idle=0.1, total=0.2) as (client, _):
+    async with connected(handler, idle=2.0, total=2.0) as (client, _):
         assert (await client.call_tool("t", ARGUMENTS)).result == b"{}"
 
 
@@ -83,7 +89,7 @@ async def test_an_idle_connection_is_closed_and_not_used_again(monkeypatch: pyte
     monkeypatch.setattr(_pool, "KEEP_ALIVE", 0.05)
     async with connected(modern()) as (client, server):
         await client.call_tool("t", ARGUMENTS)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             await server.closed[1].wait()
         await client.call_tool("t", ARGUMENTS)
         assert [request.connection for request in server.requests] == [1, 2]
@@ -119,9 +125,9 @@ async def test_a_cancelled_call_closes_its_connection_at_once(reply: Reply) -> N
         arrived.set()
         return reply
 
-    async with connected(handler) as (client, server):
+    async with connected(handler, **LONG) as (client, server):
         call = asyncio.ensure_future(client.call_tool("t", ARGUMENTS))
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(AT_ONCE):
             await arrived.wait()
             call.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -147,7 +153,10 @@ FAILURES: list[tuple[str, Reply | None]] = [
 ]
 
 
-async def test_no_connection_is_left_over_after_two_hundred_failures() -> None:
+async def test_no_connection_is_left_over_after_two_hundred_failures(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The end of the pool is what closes them.
+    monkeypatch.setattr(_pool, "KEEP_ALIVE", 2 * PATIENCE)
+
     def make(request: Request) -> Reply | None:
         return FAILURES[request.json["id"] % len(FAILURES)][1]
 
@@ -171,12 +180,13 @@ async def test_no_connection_is_left_over_after_two_hundred_failures() -> None:
             assert {request.json["id"] % len(FAILURES) for request in server.requests} == set(range(len(FAILURES)))
             # What is still open is the pool's to use again.
             assert server.open_connections <= 20
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(PATIENCE):
             await asyncio.gather(*(event.wait() for event in server.closed.values()))
         assert server.open_connections == 0
 
 
-async def test_the_pool_is_closed_by_the_last_to_leave() -> None:
+async def test_the_pool_is_closed_by_the_last_to_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_pool, "KEEP_ALIVE", 2 * PATIENCE)
     async with FakeServer(modern()) as server:
         transport = HttpPool()
         async with transport:
@@ -185,7 +195,7 @@ async def test_the_pool_is_closed_by_the_last_to_leave() -> None:
             assert server.open_connections == 1
             await client_of(server.url, transport).list_tools()
             assert server.connections == 1
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(PATIENCE):
             await server.closed[1].wait()
 
 

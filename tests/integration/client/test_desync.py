@@ -13,6 +13,7 @@ import pytest
 from openwop_mcp.client._pool import HttpPool
 from openwop_mcp.errors import MalformedAnswerError
 from tests.support.mcp_client import ARGUMENTS, client_of
+from tests.support.patience import PATIENCE
 
 LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
 
@@ -80,7 +81,7 @@ async def test_bytes_that_came_on_an_idle_connection_answer_nothing(ahead: int) 
         for _ in range(3):
             assert (await client.call_tool("t", ARGUMENTS)).result == b'{"content":[]}'
             read.set()
-            await asyncio.wait_for(said.wait(), 5)
+            await asyncio.wait_for(said.wait(), PATIENCE)
             said.clear()
             await _arrived(pool)
         assert connections == 3
@@ -91,7 +92,7 @@ async def _arrived(pool: HttpPool) -> None:
     """Wait until the idle connection has what was sent on it."""
     (transport,) = pool._transports.values()
     connector = transport.client.connector
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         # A connection tells nobody what it gets while it is idle.
         while not all(  # noqa: ASYNC110
             protocol.should_close for idle in connector._conns.values() for protocol, _ in idle

@@ -28,6 +28,7 @@ from openwop_mcp.errors import (
 from tests.support.fake_server import FakeServer, Reply, Request, error_reply, modern, result_reply
 from tests.support.legacy_server import REFUSALS, LegacyServer
 from tests.support.mcp_client import ARGUMENTS, connected, json_reply, stream_reply
+from tests.support.patience import PATIENCE
 
 OLDEST = {"floor": "2025-03-26"}
 
@@ -178,7 +179,9 @@ async def test_an_outage_is_no_verdict(name: str) -> None:
     async def handler(request: Request) -> Reply | None:
         return reply if down else await old(request)
 
-    async with connected(handler, options=OLDEST, first_byte=0.5) as (client, server):
+    # Short enough to wait for, and long enough for the handshake after it.
+    limits = {"first_byte": 2.0} if name == "silence" else {}
+    async with connected(handler, options=OLDEST, **limits) as (client, server):
         with pytest.raises(kind):
             await client.list_tools()
         assert _methods(server) == ["server/discover"]
@@ -335,7 +338,7 @@ async def test_an_older_servers_ping_is_answered_and_its_other_questions_refused
     old = LegacyServer(results={"tools/call": _asking(ping, sampling)})
     async with connected(old, options=OLDEST) as (client, server):
         await client.call_tool("t", ARGUMENTS)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             while _methods(server).count("response") < 2:
                 old.notified.clear()
                 await old.notified.wait()
@@ -357,9 +360,10 @@ async def test_a_call_of_an_older_revision_that_runs_out_of_time_is_cancelled_by
     async with connected(old, options=OLDEST) as (client, server):
         await client.list_tools()
         old.notified.clear()
+        # Time for the request to arrive before it runs out.
         with pytest.raises(TimeLimitError):
-            await client.call_tool("t", ARGUMENTS, CallOptions(timeout=0.1))
-        await asyncio.wait_for(old.notified.wait(), 5)
+            await client.call_tool("t", ARGUMENTS, CallOptions(timeout=2.0))
+        await asyncio.wait_for(old.notified.wait(), PATIENCE)
         sent, cancelled = server.requests[-2:]
     assert cancelled.json["method"] == "notifications/cancelled"
     assert cancelled.json["params"]["requestId"] == sent.json["id"]
@@ -506,7 +510,7 @@ async def test_a_handshake_ends_with_another_token_where_the_server_wants_one() 
 
 @pytest.mark.parametrize(
     ("retry", "silence", "limits"),
-    [(1, 0.4, {"first_byte": 0.2, "idle": 2.0}), (400, 0.0, {"first_byte": 2.0, "idle": 0.2})],
+    [(1, 2.5, {"first_byte": 2.0, "idle": PATIENCE}), (2500, 0.0, {"first_byte": PATIENCE, "idle": 2.0})],
 )
 async def test_a_stream_that_is_taken_up_may_be_as_late_and_as_silent_as_any(
     retry: int, silence: float, limits: dict[str, float]
@@ -518,15 +522,17 @@ async def test_a_stream_that_is_taken_up_may_be_as_late_and_as_silent_as_any(
 
     old = LegacyServer()
     old.results = {"tools/call": lambda _: stream_reply(b"id: 1\nretry: %d\ndata:\n\n" % retry), "GET": again}
-    async with connected(old, options=OLDEST, **limits) as (client, server):
+    async with connected(old, options=OLDEST, total=PATIENCE, **limits) as (client, server):
         assert (await client.call_tool("t", ARGUMENTS)).result == b'{"content":[]}'
 
 
 async def test_only_the_whole_limit_ends_a_wait_that_a_server_asked_for() -> None:
     old = LegacyServer(results={"tools/call": lambda _: stream_reply(b"id: 1\nretry: 60000\ndata:\n\n")})
-    async with connected(old, options=OLDEST, idle=0.1, total=0.5) as (client, _):
+    async with connected(old, options=OLDEST, idle=1.0) as (client, _):
+        # The handshake is no part of what is to run out.
+        await client.list_tools()
         with pytest.raises(TimeLimitError) as caught:
-            await client.call_tool("t", ARGUMENTS)
+            await client.call_tool("t", ARGUMENTS, CallOptions(timeout=2.0))
     assert (caught.value.limit, caught.value.delivery) == ("total", Delivery.UNKNOWN)
 
 
@@ -576,7 +582,7 @@ async def test_the_end_of_a_session_does_not_wait_for_a_token_that_does_not_come
     async with connected(old, options=OLDEST, authorizer=authorizer) as (client, _):
         await client.call_tool("t", ARGUMENTS)
         authorizer.silent = True
-        await asyncio.wait_for(client.close(), 2)
+        await asyncio.wait_for(client.close(), PATIENCE)
     assert old.opened == 1
     assert not old.ended
 
@@ -621,7 +627,7 @@ async def test_what_comes_in_a_batch_beside_the_answer_is_heard() -> None:
     old = LegacyServer(revisions=["2025-03-26"], results={"tools/call": batch})
     async with connected(old, options=OLDEST) as (client, server):
         await client.call_tool("t", ARGUMENTS, CallOptions(on_progress=told.append))
-        await asyncio.wait_for(old.notified.wait(), 5)
+        await asyncio.wait_for(old.notified.wait(), PATIENCE)
         assert server.requests[-1].json == {"jsonrpc": "2.0", "id": "p", "result": {}}
     assert [one.progress for one in told] == [3]
 
@@ -659,7 +665,7 @@ async def test_a_question_beside_requests_comes_on_a_stream_of_its_own_where_the
 
     async with connected(old, options={**OLDEST, "on_input": answer}) as (client, server):
         await client.list_tools()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             while "response" not in _methods(server):
                 old.notified.clear()
                 await old.notified.wait()
@@ -689,7 +695,7 @@ async def test_that_stream_is_opened_again_neither_at_once_nor_never(
     old = LegacyServer(results={"GET": lambda _: stream_reply(b"id: 1\nretry: %d\ndata:\n\n" % retry)})
     async with connected(old, options={**OLDEST, "on_input": answer}) as (client, _):
         await client.list_tools()
-        await asyncio.wait_for(rested.wait(), 5)
+        await asyncio.wait_for(rested.wait(), PATIENCE)
     assert waited[0] == waits
 
 
@@ -711,7 +717,7 @@ async def test_a_redirect_of_a_stream_that_is_taken_up_does_not_undo_what_was_se
 
     cut = stream_reply(b"id: 1\nretry: 1\ndata:\n\n")
     old = LegacyServer(results={"tools/call": lambda _: cut, "GET": again})
-    async with connected(old, options=OLDEST, idle=0.2) as (client, _):
+    async with connected(old, options=OLDEST, idle=1.0, total=3.0) as (client, _):
         with pytest.raises(McpError) as caught:
             await client.call_tool("t", ARGUMENTS)
     assert caught.value.delivery is Delivery.UNKNOWN
@@ -726,7 +732,7 @@ async def test_to_end_a_session_leaves_the_stream_of_the_next_one_open() -> None
     async with connected(old, options={**OLDEST, "on_input": answer}) as (client, _):
         with pytest.raises(RpcError):
             await client.call_tool("t", ARGUMENTS)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             while not old.ended:
                 await client.list_tools()
         assert client._wire._standing is not None

@@ -21,6 +21,7 @@ from openwop_mcp.errors import (
 from openwop_mcp.protocol.messages import FAULTS
 from tests.support.fake_server import Handler, Reply, Request, modern
 from tests.support.mcp_client import ARGUMENTS, client_of, connected, json_reply, replies, stream_reply
+from tests.support.patience import PATIENCE
 
 SOUND = b'{"jsonrpc":"2.0","id":%d,"result":{}}'
 
@@ -29,7 +30,7 @@ async def _failure(handler: Handler, **options: float) -> McpError:
     """How a call fails, having sent one request and left no connection behind."""
     async with connected(handler, **options) as (client, server):
         with pytest.raises(McpError) as caught:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE):
                 await client.call_tool("t", ARGUMENTS)
         assert len(server.requests) == 1
         return caught.value

@@ -115,7 +115,7 @@ UNREACHABLE: dict[str, Reply | None] = {
 
 @pytest.mark.parametrize("name", UNREACHABLE)
 async def test_what_is_no_json_rpc_answer_is_unreachable(name: str) -> None:
-    async with connected(replies(lambda _: UNREACHABLE[name]), first_byte=0.1, response_bytes=100_000) as (
+    async with connected(replies(lambda _: UNREACHABLE[name]), first_byte=1.0, response_bytes=100_000) as (
         client,
         server,
     ):

@@ -13,6 +13,7 @@ import pytest
 
 from openwop_mcp.client import CallOptions, Clients
 from openwop_mcp.client._conversation import Exchange
+from openwop_mcp.client.stdio import _process
 from openwop_mcp.config import Settings
 from openwop_mcp.errors import ConnectionLostError, TimeLimitError
 from tests.support.fake_server import DISCOVER, FakeServer, Reply, Request, modern
@@ -111,7 +112,7 @@ async def test_an_answer_that_waits_for_room_until_its_time_is_up_names_the_sett
         first = asyncio.create_task(called(clients, "slow"))
         await until_taken(clients, MIB)
         with pytest.raises(TimeLimitError, match=r"limits\.memory_bytes.*servers\.quick\.timeouts\.total") as caught:
-            await called(clients, "quick", timeout=0.5)
+            await called(clients, "quick", timeout=2.0)
         assert caught.value.facts["setting"] == "limits.memory_bytes"
         slow.rest.set()
         await first
@@ -175,13 +176,13 @@ async def test_who_called_a_local_program_has_the_room_of_its_answers_until_it_h
 
 
 async def test_a_local_programs_answer_that_finds_no_room_names_the_setting_and_stops_no_later_one() -> None:
-    async with clients_of(16 * MIB, local={**PROGRAM, "timeouts": {"first_byte": 0.5}}) as clients:
+    async with clients_of(16 * MIB, local={**PROGRAM, "timeouts": {"first_byte": 2.0}}) as clients:
         await asked_for(clients, 1)
         with crowded(clients):
-            first = asyncio.create_task(asked_for(clients, 3 * MIB, timeout=1.5))
+            first = asyncio.create_task(asked_for(clients, 3 * MIB, timeout=4.0))
             await until_held_back(clients)
             # The other call waits behind the same line, which is no fault of the program's either.
-            failures = await asyncio.gather(first, asked_for(clients, 1, timeout=1), return_exceptions=True)
+            failures = await asyncio.gather(first, asked_for(clients, 1, timeout=3.0), return_exceptions=True)
         for failure in failures:
             assert isinstance(failure, TimeLimitError)
             assert failure.facts["setting"] == "limits.memory_bytes"
@@ -190,7 +191,10 @@ async def test_a_local_programs_answer_that_finds_no_room_names_the_setting_and_
         assert clients.room._free == 4 * MIB
 
 
-async def test_an_answer_that_is_in_the_pipe_of_a_program_that_ended_needs_no_room() -> None:
+async def test_an_answer_that_is_in_the_pipe_of_a_program_that_ended_needs_no_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_process, "LAST_WORDS", PATIENCE)
     async with clients_of(16 * MIB, local=PROGRAM) as clients:
         with crowded(clients):
             call = asyncio.create_task(asked_for(clients, MIB + 1_000, tool="begin"))

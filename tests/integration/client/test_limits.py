@@ -24,6 +24,7 @@ from openwop_mcp.errors import (
 )
 from tests.support.fake_server import FakeServer, Reply, Request, modern
 from tests.support.mcp_client import ARGUMENTS, client_of, connected, json_reply, replies, stream_reply
+from tests.support.patience import PATIENCE
 
 SHORT = 0.1
 PROGRESS = b'data: {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}\n\n'
@@ -32,7 +33,7 @@ PROGRESS = b'data: {"jsonrpc":"2.0","method":"notifications/progress","params":{
 async def _failure(url: str, arguments: bytes = ARGUMENTS, **options: Any) -> McpError:
     async with HttpPool() as transport:
         with pytest.raises(McpError) as caught:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE):
                 await client_of(url, transport, **options).call_tool("t", arguments)
         return caught.value
 
@@ -94,7 +95,9 @@ async def test_a_server_that_reads_nothing_ends_by_first_byte_in_doubt() -> None
         listener.bind(("127.0.0.1", 0))
         listener.listen(1)
         large = b'{"s":"' + b"x" * 20_000_000 + b'"}'
-        error = await _failure(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp", large, first_byte=SHORT)
+        error = await _failure(
+            f"http://127.0.0.1:{listener.getsockname()[1]}/mcp", large, first_byte=SHORT, total=PATIENCE
+        )
     assert _is_limit(error, "first_byte", Delivery.UNKNOWN)
 
 
@@ -102,7 +105,7 @@ async def test_an_answer_that_does_not_begin_ends_by_first_byte_in_doubt() -> No
     async with connected(replies(Reply(stall="head")), first_byte=SHORT) as (client, server):
         with pytest.raises(TimeLimitError) as caught:
             await client.call_tool("t", ARGUMENTS)
-        await asyncio.wait_for(server.closed[1].wait(), 5)
+        await asyncio.wait_for(server.closed[1].wait(), PATIENCE)
     assert _is_limit(caught.value, "first_byte", Delivery.UNKNOWN)
 
 
@@ -118,25 +121,26 @@ async def test_an_answer_that_stops_ends_by_idle_in_doubt(reply: Reply) -> None:
     async with connected(replies(reply), idle=SHORT) as (client, server):
         with pytest.raises(TimeLimitError) as caught:
             await client.call_tool("t", ARGUMENTS)
-        await asyncio.wait_for(server.closed[1].wait(), 5)
+        await asyncio.wait_for(server.closed[1].wait(), PATIENCE)
     assert _is_limit(caught.value, "idle", Delivery.UNKNOWN)
 
 
 @pytest.mark.parametrize("alive", [PROGRESS, b": ping\n\n"])
 async def test_signs_of_life_put_off_idle(alive: bytes) -> None:
     answer = b'data: {"jsonrpc":"2.0","id":1,"result":{}}\n\n'
-    handler = replies(stream_reply(*([alive] * 10), answer, delay=0.1))
-    async with connected(handler, idle=0.8, first_byte=0.8) as (client, _):
+    handler = replies(stream_reply(*([alive] * 25), answer, delay=0.1))
+    async with connected(handler, idle=2.2, first_byte=2.2, total=PATIENCE) as (client, _):
         assert (await client.call_tool("t", ARGUMENTS)).result == b"{}"
 
 
 @pytest.mark.parametrize("alive", [PROGRESS, b": ping\n\n"])
 async def test_signs_of_life_never_put_off_total(alive: bytes) -> None:
     handler = replies(stream_reply(*([alive] * 1000), delay=0.01))
-    async with connected(handler, idle=1.0, total=1.5) as (client, server):
+    # Each sign would have it go on for so long again.
+    async with connected(handler, idle=PATIENCE, total=1.5) as (client, server):
         with pytest.raises(TimeLimitError) as caught:
             await client.call_tool("t", ARGUMENTS)
-        await asyncio.wait_for(server.closed[1].wait(), 5)
+        await asyncio.wait_for(server.closed[1].wait(), PATIENCE)
     assert _is_limit(caught.value, "total", Delivery.UNKNOWN)
     assert caught.value.facts["seconds"] == 1.5
 
@@ -144,9 +148,9 @@ async def test_signs_of_life_never_put_off_total(alive: bytes) -> None:
 async def test_the_timeout_of_a_call_narrows_its_total() -> None:
     async with connected(replies(Reply(stall="head"))) as (client, _):
         with pytest.raises(TimeLimitError) as caught:
-            await client.call_tool("t", ARGUMENTS, CallOptions(timeout=SHORT))
+            await client.call_tool("t", ARGUMENTS, CallOptions(timeout=2.0))
     assert _is_limit(caught.value, "total", Delivery.UNKNOWN)
-    assert caught.value.facts["seconds"] == SHORT
+    assert caught.value.facts["seconds"] == 2.0
     assert "the call's own timeout" in caught.value.message
 
 
@@ -158,20 +162,20 @@ async def test_the_timeout_of_a_call_never_widens_a_limit() -> None:
 
 
 async def test_a_refused_connection_is_nothing_sent() -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    error = await _failure(f"http://127.0.0.1:{port}/mcp")
+    # A port that is taken, and on which nobody listens: no other process gets it meanwhile.
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        error = await _failure(f"http://127.0.0.1:{taken.getsockname()[1]}/mcp")
     assert isinstance(error, ConnectError)
     assert (error.delivery, error.retryable) == (Delivery.NOT_SENT, True)
     assert "refused" in error.message.lower()
 
 
 async def test_a_refused_connection_says_where_to_and_what_to_do_and_nothing_else_of_the_url() -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    error = await _failure(f"http://127.0.0.1:{port}/hidden-path?key=hidden-query")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        error = await _failure(f"http://127.0.0.1:{port}/hidden-path?key=hidden-query")
     assert error.message == (
         f"no connection to the server at 127.0.0.1:{port} (Connection refused): see that it runs there,"
         " or correct the setting servers.server.url"
@@ -246,7 +250,7 @@ async def test_a_body_over_its_limit_is_final_and_named(chunked: bool) -> None:
     async with connected(replies(reply), response_bytes=100_000) as (client, server):
         with pytest.raises(ResultTooLargeError) as caught:
             await client.call_tool("t", ARGUMENTS)
-        await asyncio.wait_for(server.closed[1].wait(), 5)
+        await asyncio.wait_for(server.closed[1].wait(), PATIENCE)
         assert len(server.requests) == 1
     error = caught.value
     assert (error.code, error.retryable, error.delivery) == ("storage_limit_exceeded", False, Delivery.ANSWERED)
@@ -268,7 +272,7 @@ async def test_an_event_over_its_limit_is_final_and_named(ends: bool) -> None:
     ) as (client, server):
         with pytest.raises(ResultTooLargeError) as caught:
             await client.call_tool("t", ARGUMENTS)
-        await asyncio.wait_for(server.closed[1].wait(), 5)
+        await asyncio.wait_for(server.closed[1].wait(), PATIENCE)
     assert (caught.value.retryable, caught.value.delivery) == (False, Delivery.ANSWERED)
     assert caught.value.facts["setting"] == "limits.event_bytes"
 

@@ -17,6 +17,7 @@ from openwop_mcp.errors import ConnectError, EgressDeniedError, McpError, TimeLi
 from tests.support.fake_server import FakeServer, Reply, Request, modern
 from tests.support.legacy_server import LegacyServer
 from tests.support.mcp_client import ARGUMENTS, client_of
+from tests.support.patience import PATIENCE
 
 NAME = "mcp.example"
 
@@ -67,7 +68,7 @@ async def net(monkeypatch: pytest.MonkeyPatch) -> Net:
 async def _failure(url: str, network: Network, **timeouts: float) -> McpError:
     async with HttpPool() as pool:
         with pytest.raises(McpError) as caught:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE):
                 await client_of(url, pool, network=network, **timeouts).call_tool("t", ARGUMENTS)
     return caught.value
 
@@ -378,7 +379,7 @@ async def test_a_stream_is_taken_up_within_the_policy_only(net: Net) -> None:
     old = LegacyServer(results={"tools/call": cut}, sessions=False)
     async with FakeServer(old) as server, HttpPool() as pool:
         url = f"http://{NAME}:{server.port}/mcp"
-        client = client_of(url, pool, options={"floor": "2025-03-26"}, idle=0.2)
+        client = client_of(url, pool, options={"floor": "2025-03-26"}, idle=1.0)
         with pytest.raises(McpError) as caught:
             await client.call_tool("t", ARGUMENTS)
         assert turned.is_set()

@@ -27,6 +27,7 @@ from openwop_mcp.config import OAuth
 from openwop_mcp.effects.delivery import Delivery
 from openwop_mcp.errors import AuthorizationError, InvalidRequestError
 from tests.support.auth_server import AuthServer, ProtectedServer, call, fetching, visitor
+from tests.support.patience import PATIENCE
 
 REDIRECT = "http://127.0.0.1:1/callback"
 KEY = {"env": "SECRET"}
@@ -233,7 +234,7 @@ async def test_two_calls_that_are_refused_at_once_cost_one_token_request(bench: 
     bench.auth.hold = asyncio.Event()
     bench.auth.asked.clear()
     calls = [asyncio.create_task(authorizer.refused(401, [], sent[1])) for _ in range(20)]
-    await asyncio.wait_for(bench.auth.asked.wait(), 5)
+    await asyncio.wait_for(bench.auth.asked.wait(), PATIENCE)
     bench.auth.hold.set()
     assert await asyncio.gather(*calls) == [True] * 20
     assert len(bench.auth.token_requests) == 1
@@ -248,7 +249,7 @@ async def test_calls_that_wait_for_one_token_share_its_failure(bench: Bench) -> 
     bench.auth.hold = asyncio.Event()
     bench.auth.answer_token = lambda _: web.Response(status=500)
     calls = [asyncio.create_task(authorizer.refused(401, [], None)) for _ in range(5)]
-    await asyncio.wait_for(bench.auth.asked.wait(), 5)
+    await asyncio.wait_for(bench.auth.asked.wait(), PATIENCE)
     bench.auth.hold.set()
     errors = await asyncio.gather(*calls, return_exceptions=True)
     assert len(bench.auth.token_requests) == 1
@@ -261,14 +262,14 @@ async def test_a_caller_who_gives_up_takes_the_token_from_nobody(bench: Bench) -
     await authorizer.header()
     bench.auth.hold = asyncio.Event()
     first = asyncio.create_task(authorizer.refused(401, [], None))
-    await asyncio.wait_for(bench.auth.asked.wait(), 5)
+    await asyncio.wait_for(bench.auth.asked.wait(), PATIENCE)
     second = asyncio.create_task(authorizer.refused(401, [], None))
     await asyncio.sleep(0)
     first.cancel()
     with pytest.raises(asyncio.CancelledError):
         await first
     bench.auth.hold.set()
-    assert await asyncio.wait_for(second, 5)
+    assert await asyncio.wait_for(second, PATIENCE)
     assert len(bench.auth.token_requests) == 1
 
 
@@ -543,20 +544,23 @@ async def test_a_mismatch_shows_no_path_of_the_server(bench: Bench) -> None:
     assert "s3cret" not in error.message
 
 
-async def test_a_refresh_under_way_when_the_worker_stops_is_not_lost(bench: Bench) -> None:
+async def test_a_refresh_under_way_when_the_worker_stops_is_not_lost(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_authorizer, "LANDING", PATIENCE)
     assert await bench.call(bench.authorizer(person=True, grant="authorization_code")) == 200
     bench.now += 3600
     worker = bench.authorizer(grant="authorization_code")
     bench.auth.hold = asyncio.Event()
     bench.auth.asked.clear()
     caller = asyncio.create_task(worker.header())
-    await asyncio.wait_for(bench.auth.asked.wait(), 5)
+    await asyncio.wait_for(bench.auth.asked.wait(), PATIENCE)
     closing = asyncio.create_task(worker.close())
     caller.cancel()
     await asyncio.wait({caller})
     assert not closing.done()
     bench.auth.hold.set()
-    await asyncio.wait_for(closing, 5)
+    await asyncio.wait_for(closing, PATIENCE)
     assert await bench.call(bench.authorizer(grant="authorization_code")) == 200
 
 
@@ -567,8 +571,8 @@ async def test_a_worker_that_stops_does_not_wait_for_ever_for_a_token(
     worker = bench.machine()
     bench.auth.hold = asyncio.Event()
     caller = asyncio.create_task(bench.call(worker))
-    await asyncio.wait_for(bench.auth.asked.wait(), 5)
-    await asyncio.wait_for(worker.close(), 5)
+    await asyncio.wait_for(bench.auth.asked.wait(), PATIENCE)
+    await asyncio.wait_for(worker.close(), PATIENCE)
     caller.cancel()
     await asyncio.gather(caller, return_exceptions=True)
     bench.auth.hold.set()
@@ -745,8 +749,8 @@ async def test_processes_that_share_a_token_refresh_it_once(bench: Bench) -> Non
     ]
     for process in processes:
         assert process.stdout is not None
-        assert await asyncio.wait_for(process.stdout.readline(), 30) == b"ready\n"
-    ends = await asyncio.wait_for(asyncio.gather(*(process.communicate(b"go\n") for process in processes)), 30)
+        assert await asyncio.wait_for(process.stdout.readline(), PATIENCE) == b"ready\n"
+    ends = await asyncio.wait_for(asyncio.gather(*(process.communicate(b"go\n") for process in processes)), PATIENCE)
     assert [out for out, _ in ends] == [b"200\n", b"200\n"]
     assert [form["grant_type"] for form, _ in bench.auth.token_requests] == ["authorization_code", "refresh_token"]
 

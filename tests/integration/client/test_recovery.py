@@ -206,7 +206,7 @@ async def test_a_call_that_was_refused_is_not_in_doubt_because_the_list_failed(
 
     async with connected(
         modern({"tools/list": nothing, "tools/call": lambda request: error_reply(request, -32020, "no", status=400)}),
-        first_byte=0.5,
+        first_byte=2.0,
     ) as (client, _):
         with pytest.raises(expected) as caught:
             await client.call_tool("t", ARGUMENTS)

@@ -18,6 +18,7 @@ from openwop_mcp.errors import ConnectionLostError, HttpStatusError, McpError, R
 from tests.support.fake_server import FakeServer, Handler, Reply, Request, modern
 from tests.support.legacy_server import LegacyServer
 from tests.support.mcp_client import ARGUMENTS, client_of, connected
+from tests.support.patience import PATIENCE
 
 CREDENTIAL = ("Authorization", "Bearer s3cr3t-s3cr3t")
 MOVED = [301, 302, 307, 308]
@@ -113,7 +114,7 @@ async def test_a_redirect_to_another_origin_is_told_and_not_followed(where: str,
         location = ELSEWHERE[where].replace("OTHER", str(other.port))
         async with connected(moving(location, status=status), headers=[CREDENTIAL]) as (client, server):
             with pytest.raises(HttpStatusError) as caught:
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(PATIENCE):
                     await client.call_tool("t", ARGUMENTS)
             assert len(server.requests) == 1
         assert other.connections == 0
@@ -272,7 +273,7 @@ async def test_redirects_share_the_total_limit() -> None:
 
     async with connected(slowly, total=0.25) as (client, _):
         with pytest.raises(TimeLimitError) as caught:
-            async with asyncio.timeout(2):
+            async with asyncio.timeout(PATIENCE):
                 await client.call_tool("t", ARGUMENTS)
     assert caught.value.limit == "total"
 

@@ -42,7 +42,7 @@ def _server(era: str, reply: Reply | None) -> Handler:
 @pytest.mark.parametrize("fault", IN_DOUBT)
 async def test_what_may_have_acted_is_not_sent_again(era: str, fault: str) -> None:
     handler = _server(era, IN_DOUBT[fault])
-    async with connected(handler, options={"floor": "2025-03-26"}, first_byte=0.5, idle=0.5) as (client, server):
+    async with connected(handler, options={"floor": "2025-03-26"}, first_byte=2.0, idle=2.0) as (client, server):
         with pytest.raises(McpError) as caught:
             await client.call_tool("t", ARGUMENTS)
         sent = [one for one in server.requests if one.body and one.json.get("method") == "tools/call"]

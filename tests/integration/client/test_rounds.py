@@ -19,6 +19,7 @@ from openwop_mcp.protocol.mrtr import Input
 from tests.support.fake_server import Handler, Request, modern
 from tests.support.legacy_server import LegacyServer
 from tests.support.mcp_client import connected
+from tests.support.patience import PATIENCE
 
 EXACT = b'{"b":9007199254740993,"a": 1.10,"s":"\\u00e9 \xc3\xa9 \\ud800"}'
 STATE = b'"e30=\\u0000 \xc3\xbc\\/"'
@@ -209,8 +210,10 @@ async def test_a_client_says_that_it_can_be_asked_only_if_it_can() -> None:
 
 
 async def test_rounds_share_the_total_limit_of_the_call() -> None:
+    now = [0.0]
+
     async def slow_person(method: str, params: bytes) -> bytes:
-        await asyncio.sleep(1.0)
+        now[0] += PATIENCE - 2
         return b'{"action":"accept"}'
 
     async def never(request: Request) -> bytes:
@@ -219,12 +222,13 @@ async def test_rounds_share_the_total_limit_of_the_call() -> None:
         return _input(b'{"q":%b}' % QUESTION)
 
     handler = modern({"tools/call": never})
-    async with connected(handler, options={"on_input": slow_person}) as (client, _):
-        began = asyncio.get_running_loop().time()
-        with pytest.raises(TimeLimitError) as caught:
-            await client.call_tool("t", EXACT, CallOptions(timeout=2.0))
-        # The second round would have until then, if it had as much of its own.
-        assert asyncio.get_running_loop().time() - began < 2.9
+    options = {"on_input": slow_person, "clock": lambda: now[0]}
+    limits = dict.fromkeys(("first_byte", "idle", "total"), 2 * PATIENCE)
+    async with connected(handler, options=options, **limits) as (client, _):
+        # The second round would have twice as long, if it had as much of its own.
+        async with asyncio.timeout(PATIENCE / 2):
+            with pytest.raises(TimeLimitError) as caught:
+                await client.call_tool("t", EXACT, CallOptions(timeout=PATIENCE))
     assert caught.value.limit == "total"
 
 

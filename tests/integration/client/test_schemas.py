@@ -16,6 +16,7 @@ from openwop_mcp.errors import InvalidRequestError, RpcError
 from openwop_mcp.schemas import Verdict
 from tests.support.fake_server import FakeServer, Request, error_reply, modern
 from tests.support.mcp_client import ARGUMENTS, connected
+from tests.support.patience import PATIENCE
 
 INTEGER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
@@ -23,6 +24,11 @@ INTEGER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required
 def _page(**members: Any) -> bytes:
     tool = {"name": "t", "inputSchema": {"type": "object"}, **members}
     return json.dumps({"resultType": "complete", "tools": [tool]}).encode()
+
+
+def _of_the_client(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    """What the client logged: others in this process may log too."""
+    return [record for record in caplog.records if record.name.startswith("openwop_mcp.client")]
 
 
 def _server(result: bytes, **members: Any) -> Any:
@@ -202,7 +208,7 @@ async def test_nothing_is_checked_where_the_settings_say_so(arguments: bytes | N
         await client.list_tools()
         exchange = await client.call_tool("t", arguments)
     assert (exchange.result, exchange.verdict) == (result, None)
-    assert not caplog.records
+    assert not _of_the_client(caplog)
 
 
 async def test_a_fault_in_arguments_is_told_without_their_values(caplog) -> None:
@@ -297,7 +303,8 @@ async def test_a_hostile_schema_costs_the_time_of_one_call_and_not_of_every_call
         await client.list_tools()
         before = time.process_time()
         exchanges = await asyncio.gather(*(client.call_tool("t", ARGUMENTS) for _ in range(20)))
-        assert time.process_time() - before < 4
+        # Twenty checks would be ten seconds.
+        assert time.process_time() - before < 7
     assert {exchange.verdict for exchange in exchanges} == {
         Verdict("unchecked", reason="the check takes more than 0.5 s")
     }
@@ -307,7 +314,7 @@ async def test_a_hostile_schema_delays_a_result_by_a_moment_and_changes_nothing_
     deep: Any = {}
     for _ in range(50):
         deep = {"anyOf": [deep, deep]} if _ % 10 == 0 else {"properties": {"n": deep}}
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         await _judged(b'{"structuredContent":' + b'{"n":' * 60 + b"1" + b"}" * 60 + b"}", deep)
 
 
@@ -317,6 +324,6 @@ async def test_that_arguments_go_unchecked_is_said_once_where_they_are_to_be_ref
     async with connected(modern(), options={"validate": "refuse"}) as (client, _):
         for _ in range(3):
             await client.call_tool("t", ARGUMENTS)
-    assert [record.getMessage() for record in caplog.records] == [
+    assert [record.getMessage() for record in _of_the_client(caplog)] == [
         "server server: the arguments of t are not checked: no page with it was listed"
     ]

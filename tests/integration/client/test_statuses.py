@@ -14,6 +14,7 @@ from openwop_mcp.effects.delivery import Delivery
 from openwop_mcp.errors import HttpStatusError, McpError, RateLimitedError, RpcError
 from tests.support.fake_server import FakeServer, Reply, Request, modern
 from tests.support.mcp_client import ARGUMENTS, connected, json_reply, replies
+from tests.support.patience import PATIENCE
 
 CREDENTIAL = ("Authorization", "Bearer s3cr3t-s3cr3t")
 
@@ -21,7 +22,7 @@ CREDENTIAL = ("Authorization", "Bearer s3cr3t-s3cr3t")
 async def _refused(reply: Reply) -> McpError:
     async with connected(replies(reply), headers=[CREDENTIAL]) as (client, server):
         with pytest.raises(McpError) as caught:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE):
                 await client.call_tool("t", ARGUMENTS)
         assert len(server.requests) == 1
         return caught.value
@@ -166,7 +167,7 @@ def _in(seconds: float) -> str:
         ("99999999999999999999", 10**11, 10**12),
         # With names, as that of a test must be the same in each process that collects it.
         pytest.param(_in(-3600), 0, 0, id="an hour ago"),
-        pytest.param(_in(86_400), 80_000, 86_400, id="in a day"),
+        pytest.param(_in(86_400), 40_000, 86_400, id="in a day"),
         ("Wed, 21 Oct 2099 07:28:00 GMT", 10**9, 10**10),
         ("Wed, 21 Oct 2099 07:28:00 -0000", 10**9, 10**10),
         ("Wednesday, 21-Oct-99 07:28:00 GMT", 0, 10**10),
@@ -202,7 +203,7 @@ async def test_a_retry_after_that_cannot_be_read_is_none(value: str) -> None:
 async def test_a_refusal_whose_body_does_not_end_is_still_that_refusal(
     stall: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_answers, "REFUSAL_BODY", 0.05)
+    monkeypatch.setattr(_answers, "REFUSAL_BODY", 0.5)
     kind = "application/json" if stall == "json" else "text/plain"
     error = await _refused(Reply(status=401, headers=[("Content-Type", kind)], body=b'{"a":', stall="body"))
     assert isinstance(error, HttpStatusError)

@@ -21,6 +21,10 @@ from tests.support.mcp_client import ARGUMENTS, CLIENT_INFO, connected, json_rep
 OLDEST = {"floor": "2025-03-26"}
 SILENT = Reply(stall="head")
 BROKEN = json_reply(b"{}", abort_after=1)
+LONG = {"connect": 60.0, "first_byte": 60.0, "idle": 60.0}
+"""Limits beside the total one: what waited for these would take twice as long as a test does for a prompt end."""
+PROMPT = 30.0
+"""Seconds in which that end has come, also on a machine that is busy with much else."""
 
 
 def _but(replaced: Mapping[str, Reply]) -> Handler:
@@ -43,40 +47,48 @@ async def _failure(client: McpClient, seconds: float, options: CallOptions | Non
 
 async def test_the_body_of_a_refusal_is_not_waited_for_past_the_total_limit() -> None:
     refusal = Reply(status=404, headers=[("Content-Type", "text/plain")], body=b"no", stall="body")
-    async with connected(replies(refusal), total=0.2) as (client, _):
-        error = await _failure(client, 2)
+    async with connected(replies(refusal), **LONG, total=3.0) as (client, _):
+        error = await _failure(client, PROMPT)
     assert isinstance(error, HttpStatusError)
     assert (error.status, error.facts["excerpt"]) == (404, "no")
 
 
 async def test_calls_that_wait_for_the_agreement_of_others_end_within_their_own_limits() -> None:
-    async with connected(_but({"server/discover": SILENT}), options=OLDEST, total=0.3) as (client, server):
-        async with asyncio.timeout(2):
+    async with connected(_but({"server/discover": SILENT}), options=OLDEST, **LONG, total=3.0) as (client, server):
+        async with asyncio.timeout(PROMPT):
             ends = await asyncio.gather(*(client.call_tool("t", ARGUMENTS) for _ in range(20)), return_exceptions=True)
         assert {(type(end), end.delivery) for end in ends} == {(TimeLimitError, Delivery.NOT_SENT)}
         assert {request.json["method"] for request in server.requests} == {"server/discover"}
 
 
 async def test_the_time_that_an_agreement_took_is_not_had_again() -> None:
-    slow = Reply(status=400, wait=1.0)
-    handler = _but({"server/discover": slow, "tools/call": SILENT})
-    async with connected(handler, options=OLDEST, total=4.0) as (client, _):
-        error = await _failure(client, 4.9)
+    now = [0.0]
+    others = _but({"tools/call": SILENT})
+
+    async def handler(request: Request) -> Reply | None:
+        if request.body and request.json.get("method") == "server/discover":
+            now[0] += 58.0
+        return await others(request)
+
+    options = {**OLDEST, "clock": lambda: now[0]}
+    async with connected(handler, options=options, **LONG, total=60.0) as (client, _):
+        # Had again, it would be a minute.
+        error = await _failure(client, PROMPT)
     assert isinstance(error, TimeLimitError)
     assert error.delivery is Delivery.UNKNOWN
 
 
 async def test_a_server_that_does_not_take_the_end_of_a_handshake_holds_no_call_past_its_limit() -> None:
     handler = _but({"notifications/initialized": SILENT})
-    async with connected(handler, options=OLDEST, total=0.3) as (client, _):
-        error = await _failure(client, 2)
+    async with connected(handler, options=OLDEST, **LONG, total=1.0) as (client, _):
+        error = await _failure(client, PROMPT)
         assert isinstance(error, TimeLimitError)
         assert error.delivery is Delivery.NOT_SENT
 
 
 async def test_a_call_whose_handshake_broke_was_not_sent() -> None:
     async with connected(_but({"initialize": BROKEN}), options=OLDEST) as (client, _):
-        error = await _failure(client, 5)
+        error = await _failure(client, PROMPT)
     assert isinstance(error, ConnectionLostError)
     assert error.delivery is Delivery.NOT_SENT
 
@@ -94,7 +106,7 @@ async def test_a_call_that_was_refused_stays_so_where_no_other_terms_can_be_had(
         await client.call_tool("t", ARGUMENTS)
         old.live.clear()
         broken = True
-        error = await _failure(client, 5)
+        error = await _failure(client, PROMPT)
     assert isinstance(error, ConnectionLostError)
     assert error.delivery is Delivery.NOT_PROCESSED
 
@@ -155,7 +167,7 @@ async def test_calls_go_to_the_next_process_where_one_ends_before_they_are_sent(
 
 async def test_processes_that_all_end_before_they_agree_end_a_call_that_was_not_sent() -> None:
     wire = _Dying(100)
-    error = await _failure(_client_of(wire), 5)
+    error = await _failure(_client_of(wire), PROMPT)
     assert isinstance(error, ConnectError)
     assert error.delivery is Delivery.NOT_SENT
     assert {method for method, _ in wire.asked} == {"server/discover"}

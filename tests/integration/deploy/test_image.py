@@ -22,9 +22,9 @@ import pytest
 
 from tests.support.cli import ROOT
 from tests.support.compose import command, environment
-from tests.support.documents import free_port
 from tests.support.host_process import path_of
 from tests.support.patience import PATIENCE
+from tests.support.ports import free_port
 
 pytestmark = [
     pytest.mark.timeout(600),
@@ -153,7 +153,7 @@ async def test_worker_and_host_of_the_image_serve_by_the_settings_of_the_compose
     with tempfile.TemporaryDirectory(prefix="openwop-mcp-state-") as name:
         state = Path(name)
         os.chown(state, int(USER), int(USER))
-        port, bind = free_port(), f"127.0.0.1:{free_port()}"
+        port, bind = str(free_port()), f"127.0.0.1:{free_port()}"
         # What containers have by their names and mounts is told by variables here.
         here = {
             "OPENWOP_MCP__TEMPORAL__ADDRESS": temporal.address,
@@ -177,12 +177,14 @@ async def test_worker_and_host_of_the_image_serve_by_the_settings_of_the_compose
             for what in (healthy, readyz, f"tcp://127.0.0.1:{port}"):
                 well = image.run("-I", probe, PROBE=what)
                 assert (well.returncode, well.stderr) == (0, "")
-            async with httpx.AsyncClient(base_url=f"http://{bind}", headers={"Authorization": f"Bearer {KEY}"}) as http:
+            async with httpx.AsyncClient(
+                base_url=f"http://{bind}", headers={"Authorization": f"Bearer {KEY}"}, timeout=PATIENCE
+            ) as http:
                 created = await http.post("/runs", json={"workflowId": "forecast", "inputs": {"city": "Bern"}})
                 path = path_of(created.json()["runId"])
-                ended = await http.get(f"{path}/events/poll?timeout=30", timeout=PATIENCE)
+                ended = await http.get(f"{path}/events/poll?timeout=30")
                 while not ended.json()["isTerminal"]:
-                    ended = await http.get(f"{path}/events/poll?timeout=30", timeout=PATIENCE)
+                    ended = await http.get(f"{path}/events/poll?timeout=30")
             assert ended.json()["events"][-1]["type"] == "run.completed"
             assert '"city":"Bern"' in ended.text
             for process in (host, worker):

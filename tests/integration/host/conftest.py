@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+import host.catalog
+from activities import overlay
+from host import history, jwks, records, updates
+from openwop_mcp import catalogs
 from tests.support.fake_server import FakeServer, Reply, Request, error_reply, modern
 from tests.support.host_process import HostProcess, host_process
+from tests.support.patience import PATIENCE
 from tests.support.questions import input_required
 
 CALLED = b"""\
@@ -58,6 +64,21 @@ def _listed(request: Request) -> bytes:
 
 def _discovered(request: Request) -> bytes:
     return ANOTHER_ERA if request.path == "/another-era" else DISCOVER
+
+
+@pytest.fixture(autouse=True)
+def patient() -> Iterator[None]:
+    """Hosts and workers of this process wait as long as a test does; how long they do else is for a test of that."""
+    # A context of its own: a test may undo its `monkeypatch`.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(host.catalog, "WAIT", PATIENCE)
+        patch.setattr(catalogs, "FRESH_WITHIN", PATIENCE)
+        # What Temporal is given for an answer that it has at once.
+        patch.setattr(catalogs, "SECONDS", timedelta(seconds=PATIENCE))
+        patch.setattr(history, "SECONDS", PATIENCE)
+        for module in (jwks, overlay, records, updates):
+            patch.setattr(module, "PATIENCE", PATIENCE)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -25,7 +25,7 @@ from openwop_mcp.storage import StorageError
 from tests.support.fake_server import FakeServer, modern
 from tests.support.graphs import edge, node, workflow
 from tests.support.hosts import KEYS, bearer
-from tests.support.pack import SERVER, pack_worker, settings_for
+from tests.support.pack import SERVER, chain, pack_worker, settings_for
 from tests.support.patience import PATIENCE
 from tests.support.run_hosts import FLOWS, Hosts, code, two_hosts
 
@@ -68,10 +68,11 @@ async def walk(both: Hosts, query: str) -> list[list[str]]:
 
 
 async def listed(both: Hosts, ids: list[str]) -> None:
-    """Wait until Temporal lists these runs."""
+    """Wait until Temporal lists these runs, which a host shows that has not created them itself."""
     async with asyncio.timeout(PATIENCE):
-        while not set(ids) <= {one for ids in await walk(both, "?limit=100") for one in ids}:
-            pass
+        for at in (both.first, both.second):
+            while not set(ids) <= {run["runId"] for run in (await page(at, "?limit=100"))["runs"]}:
+                pass
 
 
 async def test_a_list_without_runs_is_empty(hosts: Hosts) -> None:
@@ -115,8 +116,13 @@ async def test_a_host_lists_what_it_has_created_before_temporal_does(
         return []
 
     monkeypatch.setattr(listing.RunList, "_fetch", lagging)
+    monkeypatch.setattr(listing, "LAG", PATIENCE)
     ids = [await hosts.create("noop") for _ in range(3)]
     assert [run["runId"] for run in (await page(hosts.first))["runs"]] == ids[::-1]
+    first = await page(hosts.first, "?limit=2")
+    second = await page(hosts.first, f"?limit=2&cursor={first['nextCursor']}")
+    assert [[run["runId"] for run in one["runs"]] for one in (first, second)] == [ids[:0:-1], ids[:1]]
+    assert "nextCursor" not in second
     assert await page(hosts.second) == {"runs": []}
 
 
@@ -150,6 +156,9 @@ async def test_a_list_is_narrowed_to_a_workflow_and_to_a_status(hosts: Hosts) ->
     for run_id in (noop, fail):
         await hosts.ended(run_id)
     await listed(hosts, [noop, fail, delay])
+    # Until then it is pending.
+    begun = (await hosts.first.get(f"/runs/{project(delay)}/events/poll?timeout=60")).json()
+    assert begun["events"]
     for query, wanted in {
         "?workflowId=noop": [noop],
         "?workflowId=gone": [],
@@ -192,8 +201,7 @@ async def test_tenants_see_their_own_also_where_their_names_look_alike(
 
 
 async def test_a_cursor_is_good_for_the_list_that_it_came_from(hosts: Hosts) -> None:
-    for _ in range(3):
-        await hosts.create("noop")
+    await listed(hosts, [await hosts.create("noop") for _ in range(3)])
     cursor = (await page(hosts.first, "?limit=1"))["nextCursor"]
     assert (await page(hosts.second, f"?limit=1&cursor={cursor}"))["runs"]
     for query, headers in (
@@ -229,8 +237,12 @@ async def test_a_run_in_several_parts_is_one_run_where_it_began(
     ):
         marker = [await both.create("noop"), await both.create("long"), await both.create("noop")]
         await both.ended(marker[1])
-        parts = [one async for one in short_client.list_workflows(f"WorkflowId = '{marker[1]}'")]
+        parts = await chain(short_client, marker[1])
         assert len(parts) > 1
+        async with asyncio.timeout(PATIENCE):
+            rows = f"WorkflowId = '{marker[1]}'"
+            while len([one async for one in short_client.list_workflows(rows)]) < len(parts):
+                pass
         monkeypatch.setattr(listing, "LAG", 0)
         await listed(both, marker)
         assert [one for ids in await walk(both, "?limit=2") for one in ids if one in marker] == marker[::-1]

@@ -16,6 +16,7 @@ from temporalio.api.deployment.v1 import WorkerDeploymentVersion
 from temporalio.api.workflow.v1 import VersioningOverride, WorkflowExecutionOptions
 from temporalio.api.workflowservice.v1 import UpdateWorkflowExecutionOptionsRequest
 from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.client import WorkflowExecution as Listed
 from temporalio.contrib.opentelemetry import TracingInterceptor
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -27,19 +28,21 @@ from openwop_mcp.embedded import EmbeddedTemporal
 from openwop_mcp.runs.definition import Definition
 from openwop_mcp.runs.start import Options
 from tests.support.fake_server import FakeServer, modern
+from tests.support.graphs import node, workflow
 from tests.support.hosts import bearer
 from tests.support.pack import pack_worker, settings_for
 from tests.support.patience import PATIENCE
-from tests.support.run_hosts import Hosts, code, key, two_hosts
+from tests.support.run_hosts import FLOWS, Hosts, code, key, two_hosts
 
 
 @pytest.fixture
 async def hosts(client: Client, temporal: EmbeddedTemporal, tmp_path: Path) -> AsyncIterator[Hosts]:
     """Hosts with a worker, whose one server answers nothing."""
     other = await Client.connect(temporal.address)
+    flows = {**FLOWS, "gate": workflow([node("gate", "core.approvalGate", config={"title": "Go on?"})])}
     async with (
         pack_worker(client, settings_for("http://127.0.0.1:9/mcp")) as pack,
-        two_hosts(client, other, tmp_path, pack.task_queue) as both,
+        two_hosts(client, other, tmp_path, pack.task_queue, flows=flows) as both,
     ):
         yield both
 
@@ -79,7 +82,7 @@ async def test_inputs_arrive_at_a_server_digit_for_digit(client: Client, tmp_pat
         answer = await both.first.post("/runs", content=body, headers={"Content-Type": "application/json"})
         run_id = answer.json()["runId"]
         assert (await both.ended(run_id))["type"] == "run.completed"
-        assert arguments in server.requests[-1].body
+        assert arguments in server.calls("t")[-1].body
         assert b'"more":[1.0]' in (await both.first.get(f"/runs/{project(run_id)}")).content
 
 
@@ -208,12 +211,16 @@ async def test_a_key_is_written_nowhere(hosts: Hosts, client: Client, caplog: py
     run_id = (await hosts.first.post("/runs", json={"workflowId": "delay"}, headers=once)).json()["runId"]
     await hosts.first.post(f"/runs/{project(run_id)}/cancel", headers=once)
     await hosts.ended(run_id)
-    listed = [found async for found in client.list_workflows("WorkflowType = 'HttpAnswer'")]
+    own = records.Keyed.of(once["Idempotency-Key"], tenant="acme", operation="cancelRun", body=b"")
+    assert own is not None
+    listed: list[Listed] = []
+    async with asyncio.timeout(PATIENCE):
+        while own.record_id(0) not in {one.id for one in listed}:
+            listed = [found async for found in client.list_workflows("WorkflowType = 'HttpAnswer'")]
     written = "".join([str(one.raw_info) for one in listed] + [record.getMessage() for record in caplog.records])
     for found in (run_id, *(one.id for one in listed)):
         history = await client.get_workflow_handle(found).fetch_history()
         written += history.to_json()
-    assert listed
     assert once["Idempotency-Key"] not in written
 
 
@@ -306,7 +313,6 @@ async def test_creates_at_once_with_one_key_in_one_scope_make_one_run(
         await both_claimed.wait()
         return await start_run(*args, **more)
 
-    monkeypatch.setattr(creation, "START_WITHIN", 3)
     monkeypatch.setattr(creation.runs, "start_run", start)
     headers = {"OpenWOP-Dedup": "enforce", **key()}
     body = {"workflowId": "delay", "scopeId": uuid.uuid4().hex}
@@ -361,8 +367,9 @@ async def test_a_run_that_waits_for_a_worker_can_be_cancelled(alone: Hosts) -> N
     assert (await alone.second.get(f"/runs/{project(run_id)}")).json()["status"] == "cancelling"
 
 
-async def test_of_many_cancels_each_has_its_verdict(hosts: Hosts) -> None:
-    going, over = await hosts.create("delay"), await hosts.create("noop")
+async def test_of_many_cancels_each_has_its_verdict(hosts: Hosts, alone: Hosts) -> None:
+    # No worker ends it between the two cancels.
+    going, over = await alone.create("delay"), await hosts.create("noop")
     await hosts.ended(over)
     asked_for = [going, "umbrella/0123456789abcdef", over, "acme/0123456789abcdef", "what", going]
     answer = await hosts.first.post("/runs:bulk-cancel", json={"runIds": asked_for, "reason": "all"})
@@ -381,8 +388,17 @@ async def test_of_many_cancels_each_has_its_verdict(hosts: Hosts) -> None:
 # --- paused and resumed
 
 
+async def asked_something(hosts: Hosts, run_id: str) -> None:
+    """Wait until a run waits for an answer."""
+    path = f"/runs/{project(run_id)}"
+    async with asyncio.timeout(PATIENCE):
+        while (await hosts.first.get(path)).json()["status"] != "waiting-approval":
+            pass
+
+
 async def test_a_run_is_paused_and_resumed(hosts: Hosts) -> None:
-    run_id = await hosts.create("delay", inputs={"delayMs": 50})
+    run_id = await hosts.create("gate")
+    await asked_something(hosts, run_id)
     paused = await hosts.second.post(f"/runs/{project(run_id)}:pause", json={"reason": "wait"})
     told = paused.json()
     assert (paused.status_code, told["runId"], told["status"]) == (202, run_id, "paused")
@@ -393,6 +409,8 @@ async def test_a_run_is_paused_and_resumed(hosts: Hosts) -> None:
     assert again.json()["details"] == {"runStatus": "paused"}
     resumed = await hosts.first.post(f"/runs/{project(run_id)}:resume")
     assert (resumed.status_code, resumed.json()["status"]) == (202, "running")
+    accept = {"resumeValue": {"action": "accept"}}
+    assert (await hosts.first.post(f"/runs/{project(run_id)}/interrupts/gate", json=accept)).status_code == 200
     assert (await hosts.ended(run_id))["type"] == "run.completed"
     for what in ("pause", "resume"):
         assert code(await hosts.first.post(f"/runs/{project(run_id)}:{what}")) == (409, "run_terminal")
@@ -463,7 +481,8 @@ async def test_who_pauses_a_run_in_vain_is_told_the_version_that_it_is_pinned_to
             # Temporal knows a version from its first poll on.
             while not await overridden(client, run_id, VersioningOverride(pinned=pinned)):
                 pass
-        monkeypatch.setattr(updates, "PATIENCE", 0.3)
+        # Of as much time is made use to find out the version.
+        monkeypatch.setattr(updates, "PATIENCE", 5)
         answer = await both.first.post(f"/runs/{project(run_id)}:pause")
     assert code(answer) == (503, "service_unavailable")
     assert f"see that one of version '{name}:7', which the run is pinned to, runs" in answer.text
@@ -537,9 +556,9 @@ async def test_the_trace_of_a_create_is_the_trace_of_the_calls_that_its_run_make
         body = {"workflowId": "call", "inputs": {"arguments": {}}}
         answer = await both.first.post("/runs", json=body, headers=headers)
         await both.ended(answer.json()["runId"])
-        meta = server.requests[-1].json["params"]["_meta"]
+        meta = server.calls("t")[-1].json["params"]["_meta"]
         await both.ended(await both.create("call", inputs={"arguments": {}}))
-        without = server.requests[-1].json["params"]["_meta"]
+        without = server.calls("t")[-1].json["params"]["_meta"]
     assert meta["traceparent"].split("-")[1] == trace_id
     assert meta["tracestate"] == "vendor=1"
     assert "baggage" not in meta

@@ -18,6 +18,7 @@ import pytest
 from openwop_client._generated import CAPABILITY_FAMILY_KEYS, CAPABILITY_METADATA_KEYS, ERROR_CODE_HTTP_STATUS
 
 from tests.support.host_process import READER, SECONDS, UMBRELLA, HostProcess, path_of
+from tests.support.patience import PATIENCE
 
 TERMINAL = {"run.completed", "run.failed", "run.cancelled"}
 RUN_ID = re.compile(r"acme/[A-Za-z0-9._-]{16,128}")
@@ -418,15 +419,22 @@ async def test_a_snapshot_has_the_members_that_one_may_have(dev):
 
 async def test_runs_are_listed_newest_first_page_by_page_to_their_tenant_alone(dev):
     ids = [await dev.create("conformance-multi-node") for _ in range(5)]
-    found: list[str] = []
     query = "?workflowId=conformance-multi-node&limit=2&colour=red"
-    cursor = ""
-    while len(found) < 5:
-        answer = await dev.http.get(f"/runs{query}{cursor}")
-        told = answer.json()
-        assert len(told["runs"]) <= 2
-        found += [run["runId"] for run in told["runs"]]
-        cursor = f"&cursor={told['nextCursor']}" if "nextCursor" in told else ""
+
+    async def walk() -> list[str]:
+        found: list[str] = []
+        cursor: str | None = ""
+        while cursor is not None and len(found) < 5:
+            told = (await dev.http.get(f"/runs{query}{cursor}")).json()
+            assert len(told["runs"]) <= 2
+            found += [run["runId"] for run in told["runs"]]
+            cursor = f"&cursor={told['nextCursor']}" if "nextCursor" in told else None
+        return found
+
+    async with asyncio.timeout(PATIENCE):
+        # From the second page on there is what Temporal lists, which it does a moment after the run.
+        while not set(ids) <= set(found := await walk()):
+            pass
     assert found[:5] == ids[::-1]
     cursor = (await dev.http.get(f"/runs{query}")).json()["nextCursor"]
     theirs = await dev.http.get(f"/runs{query}&cursor={cursor}", headers=a_key(UMBRELLA))
@@ -447,10 +455,9 @@ async def test_a_log_has_one_end_and_nothing_behind_it(dev, workflow_id, ending)
 
 
 async def test_a_callback_is_refused_and_never_called(dev, mcp):
-    before = len(mcp.requests)
-    body = {"workflowId": "conformance-noop", "callbackUrl": mcp.url}
+    body = {"workflowId": "conformance-noop", "callbackUrl": mcp.url.replace("/mcp", "/callback")}
     assert refusal(await dev.http.post("/runs", json=body)) == (400, "validation_error")
-    assert len(mcp.requests) == before
+    assert "/callback" not in {request.path for request in mcp.requests}
 
 
 # --- the floor of runs
@@ -464,8 +471,7 @@ async def test_a_run_that_has_ended_cannot_be_cancelled_and_one_that_has_not_is_
     assert answer.status_code == 200
     assert set(answer.json()) == {"runId", "status"}
     assert answer.json()["status"] in {"cancelling", "cancelled"}
-    async with asyncio.timeout(5):
-        last = (await dev.log(run_id))[-1]
+    last = (await dev.log(run_id))[-1]
     assert (last["type"], last["payload"]["reason"]) == ("run.cancelled", "enough")
     assert refusal(await dev.http.post(f"{path_of('acme/0123456789abcdef')}/cancel")) == (404, "not_found")
 
@@ -666,9 +672,9 @@ async def test_a_poll_waits_for_an_event_and_no_longer_than_it_was_told_to(dev):
     started = await dev.until(run_id, "node.started")
     none = await page(dev, run_id, f"?afterSequence={started['sequence']}&timeout=1")
     assert (none["events"], none["isTerminal"], none["lastSequence"]) == ([], False, started["sequence"])
-    waiting = asyncio.create_task(page(dev, run_id, f"?afterSequence={started['sequence']}&timeout=20"))
+    waiting = asyncio.create_task(page(dev, run_id, f"?afterSequence={started['sequence']}&timeout=60"))
     await dev.http.post(f"{path_of(run_id)}/cancel")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(SECONDS):
         assert (await waiting)["events"] != []
 
 
@@ -680,8 +686,7 @@ async def test_the_frames_of_a_stream_are_the_log_and_are_taken_up_after_any_of_
     assert [(frame.id, frame.event) for frame in frames] == [(str(one["sequence"]), one["type"]) for one in log]
     for after in range(len(log)):
         assert [frame async for frame in dev.frames(run_id, after=after)] == frames[after + 1 :]
-    async with asyncio.timeout(5):
-        assert [frame async for frame in dev.frames(run_id, after=len(log) + 1000)] == []
+    assert [frame async for frame in dev.frames(run_id, after=len(log) + 1000)] == []
 
 
 async def test_the_snapshots_of_a_stream_begin_with_how_the_run_stands(dev):

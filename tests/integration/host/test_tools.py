@@ -19,7 +19,10 @@ import psutil
 import pytest
 from temporalio.client import Client
 
+import host.catalog
 from host.serving import Offer
+from openwop_mcp import catalogs
+from openwop_mcp.catalog import pacing
 from openwop_mcp.catalog.names import catalog_id
 from openwop_mcp.catalog.shapes import COMPACT_DESCRIPTOR, DESCRIPTOR
 from openwop_mcp.catalogs import Catalogs
@@ -461,6 +464,12 @@ async def one_server(client: Client, offering: Offering, **server: Any) -> Async
         yield opened
 
 
+def two_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for servers as long as a host does, and not as long as a test."""
+    monkeypatch.setattr(host.catalog, "WAIT", 2.0)
+    monkeypatch.setattr(catalogs, "FRESH_WITHIN", 2.0)
+
+
 async def test_a_tool_that_a_server_comes_to_offer_is_in_the_first_list_after_its_ttl(client):
     offering = Offering(a_tool("a"), ttl_ms=1200)
     async with one_server(client, offering) as opened:
@@ -509,19 +518,25 @@ async def test_many_who_want_it_new_at_once_make_one_question(client):
         await opened.acme.until("mcp:one.a")
         await asyncio.sleep(1.1)
         listed = offering.listed
+        began = time.monotonic()
         await asyncio.gather(*(opened.acme.ids(Cache_Control="no-cache") for _ in range(50)))
-        assert 1 <= offering.listed - listed <= 2
+        # They are at once as far as they come within a second.
+        assert 1 <= offering.listed - listed <= 2 + (time.monotonic() - began)
 
 
-async def test_servers_that_do_not_answer_cost_two_seconds_together_and_stand_with_what_they_listed_last(client):
-    offerings = [Offering(a_tool(name)) for name in "abc"]
+async def test_servers_that_do_not_answer_cost_two_seconds_together_and_stand_with_what_they_listed_last(
+    client, monkeypatch
+):
+    # One after the other they would cost twice as many seconds.
+    names = "abcdefghijkl"
+    offerings = [Offering(a_tool(name)) for name in names]
     async with contextlib.AsyncExitStack() as stack:
         fakes = [
             await stack.enter_async_context(FakeServer(modern({"tools/list": offering}))) for offering in offerings
         ]
-        servers = {f"s{place}": {"url": fake.url} for place, fake in enumerate(fakes)}
+        servers = {name: {"url": fake.url} for name, fake in zip(names, fakes, strict=True)}
         opened = await stack.enter_async_context(shop(client, servers))
-        wanted = ["mcp:s0.a", "mcp:s1.b", "mcp:s2.c"]
+        wanted = [f"mcp:{name}.{name}" for name in names]
         await opened.acme.until(*wanted)
         gate = asyncio.Event()
         for offering in offerings:
@@ -529,34 +544,40 @@ async def test_servers_that_do_not_answer_cost_two_seconds_together_and_stand_wi
         stack.callback(gate.set)
         # A list that is younger than a second is not asked for again.
         await asyncio.sleep(1.1)
+        two_seconds(monkeypatch)
         for headers in ({}, {"Cache_Control": "no-cache"}):
             began = time.monotonic()
             assert await opened.acme.ids(**headers) == wanted
-            assert 1.9 < time.monotonic() - began < 3.5
+            assert 1.9 < time.monotonic() - began < len(names)
 
 
-async def test_a_server_that_is_known_to_be_down_is_not_waited_for(client):
+async def test_a_server_that_is_known_to_be_down_is_not_waited_for(client, monkeypatch):
+    monkeypatch.setattr(pacing, "LEAST_AFTER_FAILURE", 600_000)
     offering = Offering(a_tool("a"))
     async with one_server(client, offering, retry={"attempts": 1}) as opened:
         await opened.acme.until("mcp:one.a")
         offering.is_down = True
         assert await opened.acme.ids(Cache_Control="no-cache") == ["mcp:one.a"]
+        # Whoever waited for it would do so as long as a test does.
+        offering.gate = asyncio.Event()
         began = time.monotonic()
         for _ in range(10):
             assert await opened.acme.ids() == ["mcp:one.a"]
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < PATIENCE / 2
 
 
-async def test_without_a_worker_the_list_has_what_is_known_and_takes_no_longer_than_two_seconds(client):
+async def test_without_a_worker_the_list_has_what_is_known_and_takes_no_longer_than_two_seconds(client, monkeypatch):
     offering = Offering(a_tool("a"))
     async with FakeServer(modern({"tools/list": offering})) as fake:
         settings = settings_of({"one": {"url": fake.url}, "two": {"url": fake.url}})
         async with pack_worker(client, settings) as pack, host_of(client, pack) as opened:
             await opened.acme.until("mcp:one.a", "mcp:two.a")
+        two_seconds(monkeypatch)
         async with host_of(client, pack) as opened:
             began = time.monotonic()
             assert await opened.acme.ids() == ["mcp:one.a", "mcp:two.a"]
-            assert time.monotonic() - began < 3.5
+            # Nobody takes what is asked for, which would be waited for up to a minute.
+            assert time.monotonic() - began < catalogs.ASKED_SECONDS / 2
 
 
 # --- a tool whose definition changes

@@ -8,7 +8,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span as Kind
 
 from tests.integration.telemetry.conftest import SECRET, Watched, client_of
 from tests.support.cli import cli, serving
-from tests.support.collector import Collector, collector
+from tests.support.collector import Collector, Span, collector
 from tests.support.host_process import path_of
 
 CALL = "conformance-mcp-client"
@@ -18,6 +18,12 @@ TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 
 def calling(server_id: str, name: str, **more: object) -> dict[str, object]:
     return {"method": "callTool", "serverId": server_id, "name": name, "arguments": {"city": "Bern"}, **more}
+
+
+def whole(heard: Collector, span: Span) -> list[Span] | None:
+    """What a span hangs on, up to what hangs on nothing: a span is sent when it ends, and those above it end later."""
+    line = heard.above(span)
+    return None if line[-1].parent_id else line
 
 
 async def test_one_tree_goes_from_the_request_to_the_servers_own_span(watched: Watched) -> None:
@@ -140,7 +146,8 @@ async def test_a_call_that_others_share_hangs_on_whoever_asked_first(watched: Wa
         done = await watched.cli("call", "fake", "booked", "--args", "{}", "--key", "order-7")
         assert done.status == 0, done.err
     [span] = await watched.collector.until(lambda heard: heard.named("tools/call booked"))
-    workflows = [one.name for one in watched.collector.above(span) if one.name.startswith("RunWorkflow:")]
+    line = await watched.collector.until(lambda heard: whole(heard, span))
+    workflows = [one.name for one in line if one.name.startswith("RunWorkflow:")]
     assert len(workflows) == 2
     assert workflows[-1] == "RunWorkflow:RunWorkflow"
 
@@ -148,7 +155,8 @@ async def test_a_call_that_others_share_hangs_on_whoever_asked_first(watched: Wa
 async def test_what_a_catalog_does_belongs_to_nobodys_request(watched: Watched) -> None:
     await watched.collector.until(lambda heard: heard.named("tools/list"))
     lists = [one for one in watched.collector.named("tools/list") if one.service == "openwop-mcp"]
-    assert {watched.collector.above(one)[-1].name for one in lists} == {"RunActivity:catalog.publish"}
+    lines = [await watched.collector.until(lambda heard, one=one: whole(heard, one)) for one in lists]
+    assert {line[-1].name for line in lines} == {"RunActivity:catalog.publish"}
 
 
 async def test_without_an_exporter_nothing_is_traced_and_a_trace_goes_on_all_the_same(watched: Watched) -> None:
@@ -181,7 +189,8 @@ async def test_each_attempt_of_a_run_that_was_begun_without_a_trace_begins_one(w
 
     own = await watched.collector.until(attempts)
     assert len({one.trace_id for one in own}) == 2
-    assert all(watched.collector.above(one)[-1].name == "RunActivity:community.mcp.call-tool" for one in own)
+    lines = [await watched.collector.until(lambda heard, one=one: whole(heard, one)) for one in own]
+    assert {line[-1].name for line in lines} == {"RunActivity:community.mcp.call-tool"}
 
 
 async def test_traces_can_be_read_on_standard_error(watched: Watched) -> None:
@@ -197,7 +206,7 @@ async def test_traces_can_be_read_on_standard_error(watched: Watched) -> None:
 
 async def test_the_end_sends_what_is_left(watched: Watched) -> None:
     with collector() as heard:
-        slowly = {**heard.environment, "OTEL_BSP_SCHEDULE_DELAY": "60000", "OTEL_METRIC_EXPORT_INTERVAL": "60000"}
+        slowly = {**heard.environment, "OTEL_BSP_SCHEDULE_DELAY": "600000", "OTEL_METRIC_EXPORT_INTERVAL": "600000"}
         async with serving("dev", "--config", str(watched.settings), TOKEN="t" * 20, **slowly) as dev:
             async with client_of(dev) as http:
                 await http.get("/runs")

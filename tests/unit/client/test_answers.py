@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 
 import httpx
 import pytest
 
+from openwop_mcp.client import _answers
 from openwop_mcp.client._answers import REST, TURN, AnswerReader
 from openwop_mcp.client._deadline import Deadline
 from openwop_mcp.client._wire import SizeLimits
 from openwop_mcp.config import Timeouts
+from tests.support.patience import PATIENCE
 
 NOTICE = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}'
 ANSWER = b'{"jsonrpc":"2.0","id":1,"result":{}}'
 COUNT = 10 * TURN // len(NOTICE)
+LIMITS = Timeouts(connect=PATIENCE, first_byte=PATIENCE, idle=PATIENCE, total=PATIENCE)
 
 
 class Piece(httpx.AsyncByteStream):
@@ -40,8 +44,8 @@ async def test_a_flood_of_notices_in_one_piece_leaves_others_their_turns() -> No
 
     task = asyncio.create_task(others())
     await asyncio.sleep(0)
-    sizes, limits = SizeLimits(len(body), len(body)), Timeouts(connect=5, first_byte=5, idle=5, total=5)
-    async with Deadline(limits) as deadline:
+    sizes = SizeLimits(len(body), len(body))
+    async with Deadline(LIMITS) as deadline:
         reader = AnswerReader(sizes, deadline, lambda _: heard.append(turns))
         answer = await reader.read(
             httpx.Response(200, headers={"Content-Type": "text/event-stream"}, stream=Piece(body))
@@ -59,15 +63,14 @@ async def test_what_says_nothing_leaves_others_their_turns_and_a_lasting_stream_
 ) -> None:
     body = unit * (20 * TURN // len(unit)) + b"\n\ndata: %b\n\n" % ANSWER
     heard, rests = list[bytes](), list[float]()
-    sleep = asyncio.sleep
 
     async def rest(seconds: float) -> None:
         rests.append(seconds)
-        await sleep(0)
+        await asyncio.sleep(0)
 
-    monkeypatch.setattr(asyncio, "sleep", rest)
-    limits = Timeouts(connect=5, first_byte=5, idle=5, total=5)
-    async with Deadline(limits) as deadline:
+    # Of its module alone: others may sleep on this loop.
+    monkeypatch.setattr(_answers, "asyncio", SimpleNamespace(**{**vars(asyncio), "sleep": rest}))
+    async with Deadline(LIMITS) as deadline:
         reader = AnswerReader(SizeLimits(len(body), len(body)), deadline, heard.append, lasting=lasting)
         answer = await reader.read(
             httpx.Response(200, headers={"Content-Type": "text/event-stream"}, stream=Piece(body))

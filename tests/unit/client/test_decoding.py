@@ -18,6 +18,7 @@ from openwop_mcp.client._decoding import PIECE, decoded
 from openwop_mcp.client._wire import SizeLimits
 from openwop_mcp.config import Timeouts
 from openwop_mcp.errors import HttpStatusError, MalformedAnswerError, ResultTooLargeError
+from tests.support.patience import PATIENCE
 
 ANSWER = b'{"jsonrpc":"2.0","id":1,"result":{}}'
 UNPACKED = 16 * 1024**2
@@ -45,7 +46,7 @@ def _response(encoding: str, *chunks: bytes, status: int = 200) -> httpx.Respons
 
 
 async def _answer(response: httpx.Response, limit: int) -> HttpAnswer:
-    async with Deadline(Timeouts(connect=5, first_byte=5, idle=5, total=5)) as deadline:
+    async with Deadline(Timeouts(connect=PATIENCE, first_byte=PATIENCE, idle=PATIENCE, total=PATIENCE)) as deadline:
         return await AnswerReader(SizeLimits(limit, limit), deadline, None).read(response)
 
 

@@ -8,12 +8,13 @@ import json
 import time
 import weakref
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 import host.catalog
-from host.catalog import EMPTY, FORCED_EVERY_MS, WAIT, Shelf, ToolCatalog, ToolList
+from host.catalog import EMPTY, FORCED_EVERY_MS, Shelf, ToolCatalog, ToolList
 from host.workflows import Workflows
 from openwop_mcp import jsontext
 from openwop_mcp.catalog.pages import page_digest, read_page
@@ -22,6 +23,13 @@ from openwop_mcp.catalogs import Catalogs
 from openwop_mcp.config import Host, Settings
 from openwop_mcp.storage import StorageError
 from tests.support.graphs import node, workflow
+from tests.support.patience import PATIENCE
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow the machine is, there is time left for a server once its pause is over."""
+    monkeypatch.setattr(host.catalog, "WAIT", PATIENCE)
 
 
 def a_tool(name: str, **members: Any) -> bytes:
@@ -64,7 +72,7 @@ class Stocked:
         return await self.read(tenant, server_id)
 
     async def refresh(self, tenant: str, server_id: str, *, within: float, force: bool = False) -> bool:
-        assert 0 < within <= WAIT
+        assert 0 < within <= host.catalog.WAIT
         self.asked.append(f"refresh {tenant}/{server_id} {force}")
         for act in self.refreshes:
             act()
@@ -274,13 +282,18 @@ async def test_servers_are_asked_anew_once_a_second_and_not_without_being_told_t
     for _ in range(2):
         assert await ids(tools, anew=True) == ["mcp:a.y"]
     assert [asked for asked in stocked.asked if asked.startswith("refresh")] == ["refresh acme/a True"] * 2
-    assert time.monotonic() - began >= FORCED_EVERY_MS / 1000
+    # Another clock, and whole milliseconds of it, say when the server was asked.
+    assert time.monotonic() - began > 0.95 * FORCED_EVERY_MS / 1000
 
 
-async def test_a_server_that_has_just_failed_is_asked_anew_a_second_later_and_one_without_a_catalog_at_once() -> None:
+async def test_a_server_that_has_just_failed_is_asked_anew_a_second_later_and_one_without_a_catalog_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = time.time()
+    monkeypatch.setattr(host.catalog, "time", SimpleNamespace(time=lambda: now))
     failing = a_catalog(a_tool("x"))
     failing.listed_at = 0
-    failing.failed("upstream_unavailable", "it is away", int(time.time() * 1000) - 100)
+    failing.failed("upstream_unavailable", "it is away", int(now * 1000) - 100)
     stocked = Stocked(acme__a=failing)
     tools = tools_of(stocked, {name: SERVERS[name] for name in ("a", "b")})
     assert await ids(tools, anew=True) == ["mcp:a.x"]

@@ -15,6 +15,7 @@ from host.jwks import MAX_FRESH, MAX_STALE, MIN_FRESH, PAUSE, IssuerKeys, public
 from openwop_mcp.config import Issuer
 from openwop_mcp.errors import ConnectError
 from tests.support.auth_server import Page
+from tests.support.patience import PATIENCE
 from tests.support.token_issuer import ec_key, public, rsa_key
 
 ISSUER = "https://login.example.org"
@@ -299,7 +300,7 @@ async def test_nobody_waits_long_for_a_slow_issuer(monkeypatch: pytest.MonkeyPat
     assert await far.has()
     far.hold = asyncio.Event()
     far.now += 300
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         assert await far.has()
         assert await far.has()
     assert len(far.asked) == 2

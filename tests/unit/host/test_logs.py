@@ -19,6 +19,7 @@ from host.ids import BoundId
 from host.logs import RunLog, RunLogs
 from openwop_mcp.runs.events import RunEvent
 from tests.support.graphs import RUN_ID, edge, node, start, workflow
+from tests.support.patience import PATIENCE
 from tests.support.recorded_temporal import RecordedTemporal, until
 from tests.support.temporal_model import TemporalModel, event
 
@@ -191,7 +192,7 @@ async def test_who_waits_is_told_of_what_a_broken_off_reading_had_read() -> None
         reading.cancel()
         await asyncio.gather(reading, return_exceptions=True)
         await log.refresh()
-        await asyncio.wait_for(waiter, 5)
+        await asyncio.wait_for(waiter, PATIENCE / 2)
 
 
 # --- what there is not ---
@@ -340,7 +341,7 @@ async def test_who_waits_while_a_run_is_reset_is_told_and_never_sees_it_end() ->
     async with waiting(log) as [waiter]:
         reset(run, temporal, 8)
         await temporal.tell()
-        await asyncio.wait_for(waiter, 5)
+        await asyncio.wait_for(waiter, PATIENCE / 2)
     assert log.generation is not old
     assert not old.view.is_terminal
 
@@ -366,7 +367,7 @@ async def test_all_who_wait_share_one_poll_of_temporal_that_ends_with_the_last_o
         temporal.described = 0
         go_on(run)
         await temporal.tell()
-        await asyncio.wait_for(asyncio.gather(*waiters), 5)
+        await asyncio.wait_for(asyncio.gather(*waiters), PATIENCE / 2)
         assert temporal.described == 1
     assert facts(await told(log)) == projected(run)
 
@@ -379,7 +380,7 @@ async def test_a_page_that_two_have_fetched_is_taken_once() -> None:
         go_on(run)
         await asyncio.gather(temporal.tell(), log.refresh(), log.refresh())
         await settled()
-        await asyncio.wait_for(waiter, 5)
+        await asyncio.wait_for(waiter, PATIENCE / 2)
     go_on(run)
     await log.refresh()
     assert facts(await told(log)) == projected(run)
@@ -398,7 +399,7 @@ async def test_what_came_while_the_log_was_read_is_not_waited_for() -> None:
     temporal.gate.set()
     await reading
     assert log.view.last_sequence < run.log[-1][0]
-    await asyncio.wait_for(log.wait(log.view.last_sequence, 60), 5)
+    await asyncio.wait_for(log.wait(log.view.last_sequence, 60), PATIENCE / 2)
     assert facts(await told(log)) == projected(run)
 
 
@@ -409,13 +410,13 @@ async def test_who_waits_through_a_continuation_and_the_end_is_told_of_both() ->
     async with waiting(log, after=run.log[-1][0] + 1) as [waiter]:
         go_on(run, suggest=True)
         await temporal.tell()
-        await asyncio.wait_for(waiter, 5)
+        await asyncio.wait_for(waiter, PATIENCE / 2)
     async with waiting(log, after=1000) as [waiter]:
         while not run.over:
             go_on(run)
             await temporal.tell()
             await settled()
-        await asyncio.wait_for(waiter, 5)
+        await asyncio.wait_for(waiter, PATIENCE / 2)
     assert log.view.is_terminal
     assert temporal.polls == 0
 
@@ -423,7 +424,7 @@ async def test_who_waits_through_a_continuation_and_the_end_is_told_of_both() ->
 async def test_nobody_waits_longer_than_they_want() -> None:
     temporal = RecordedTemporal(model())
     log = await RunLogs(temporal.client).open(RUN)
-    await asyncio.wait_for(log.wait(1000, 0.01), 5)
+    await asyncio.wait_for(log.wait(1000, 0.01), PATIENCE / 2)
     await settled()
     assert temporal.polls == 0
 
@@ -432,10 +433,10 @@ async def test_nobody_waits_for_what_is_there_or_never_will_be() -> None:
     run = model(1)
     temporal = RecordedTemporal(run)
     log = await RunLogs(temporal.client).open(RUN)
-    await asyncio.wait_for(log.wait(-1, 60), 5)
+    await asyncio.wait_for(log.wait(-1, 60), PATIENCE / 2)
     go_on(run)
     await log.refresh()
-    await asyncio.wait_for(log.wait(1000, 60), 5)
+    await asyncio.wait_for(log.wait(1000, 60), PATIENCE / 2)
     assert temporal.polls == 0
 
 
@@ -444,7 +445,7 @@ async def test_nobody_waits_for_a_host_that_stops() -> None:
     log = await logs.open(RUN)
     async with waiting(log, 3) as waiters:
         await logs.close()
-        await asyncio.wait_for(asyncio.gather(*waiters), 5)
+        await asyncio.wait_for(asyncio.gather(*waiters), PATIENCE / 2)
     assert log.is_stopping
 
 
@@ -457,12 +458,12 @@ async def test_what_goes_wrong_is_told_to_all_who_wait_and_the_next_one_tries_ag
         await temporal.tell()
         for waiter in waiters:
             with pytest.raises(RPCError):
-                await asyncio.wait_for(waiter, 5)
+                await asyncio.wait_for(waiter, PATIENCE / 2)
     temporal.fault = None
     async with waiting(log) as [waiter]:
         go_on(run)
         await temporal.tell()
-        await asyncio.wait_for(waiter, 5)
+        await asyncio.wait_for(waiter, PATIENCE / 2)
 
 
 # --- what is kept ---

@@ -20,6 +20,7 @@ from host.surface import Surface
 from openwop_mcp.runs.events import RunEvent, timestamp
 from tests.support.graphs import RUN_ID, edge, node, start, workflow
 from tests.support.hosts import asked, bearer, host
+from tests.support.patience import PATIENCE
 from tests.support.recorded_temporal import RecordedTemporal, until
 from tests.support.temporal_model import TemporalModel
 from tests.unit.host.test_streaming import read
@@ -192,7 +193,7 @@ async def test_a_poll_waits_for_an_event() -> None:
     assert not poll.done()
     setting.go_on()
     await setting.temporal.tell()
-    found = (await asyncio.wait_for(poll, 5)).json()
+    found = (await asyncio.wait_for(poll, PATIENCE / 2)).json()
     assert found["events"] == setting.log[known + 1 :]
 
 
@@ -201,12 +202,12 @@ async def test_a_poll_does_not_keep_a_host_from_ending() -> None:
     poll = asyncio.create_task(setting.get(f"{POLL}?afterSequence=100&timeout=60"))
     await until(lambda: setting.temporal.polls == 1)
     await setting.host.logs.close()
-    assert (await asyncio.wait_for(poll, 5)).json()["events"] == []
+    assert (await asyncio.wait_for(poll, PATIENCE / 2)).json()["events"] == []
 
 
 @pytest.mark.parametrize(("path", "media_type"), [(POLL, "application/json"), (EVENTS, "text/event-stream")])
 async def test_the_head_of_events_waits_for_none(path: str, media_type: str) -> None:
-    head = await asyncio.wait_for(Setting().get(path + "?afterSequence=100", method="HEAD"), 5)
+    head = await asyncio.wait_for(Setting().get(path + "?afterSequence=100", method="HEAD"), PATIENCE / 4)
     assert (head.status_code, head.content) == (200, b"")
     assert head.headers["content-type"].startswith(media_type)
 

@@ -203,10 +203,10 @@ def test_a_line_costs_little() -> None:
     redactor = Redactor(secrets)
     text = "2025-11-30T18:00:00.123Z WARNING openwop_mcp.client server weather: something that is about as long as most"
     redactor.text(text)
-    began = time.process_time()
+    began = time.thread_time()
     for _ in range(1000):
         redactor.text(text)
-    assert time.process_time() - began < 0.05  # seconds for a thousand: some 3 µs each, whatever the number of secrets
+    assert time.thread_time() - began < 0.05  # seconds for a thousand: some 3 µs each, whatever the number of secrets
 
 
 @pytest.mark.usefixtures("quiet")

@@ -188,7 +188,7 @@ def test_a_refused_argument_is_named_and_not_shown() -> None:
 
 def test_a_schema_of_great_depth_costs_no_quadratic_time() -> None:
     deep = b'{"properties":{"a":{"type":"string","x-mcp-header":"A"}},"d":' + b'{"d":' * 50_000 + b"1" + b"}" * 50_001
-    began = time.process_time()
+    began = time.thread_time()
     assert [param.path for param in header_params(deep)] == [("a",)]
     # Quadratic, it is over ten seconds.
-    assert time.process_time() - began < 4
+    assert time.thread_time() - began < 4

@@ -13,6 +13,7 @@ import pytest
 from openwop_mcp.client.auth import _store
 from openwop_mcp.client.auth._store import Grant, Record, Registration, StoreKey, TokenStore
 from openwop_mcp.errors import AuthorizationError
+from tests.support.patience import PATIENCE
 
 KEY = StoreKey("weather", "https://h/mcp")
 GRANT = Grant("g", "https://as", "c", "https://h/mcp", "access-secret", "refresh-secret", 1.5, 1.0, ("a",), ("a",))
@@ -140,7 +141,7 @@ async def test_one_holder_at_a_time_and_none_waits_for_ever(store: TokenStore, m
             inside.append("second")
 
     first = asyncio.create_task(hold())
-    await asyncio.wait_for(held.wait(), 5)
+    await asyncio.wait_for(held.wait(), PATIENCE)
     async with store.locked(StoreKey("other", "https://h/mcp")):
         pass
     second = asyncio.create_task(wait())
@@ -150,7 +151,7 @@ async def test_one_holder_at_a_time_and_none_waits_for_ever(store: TokenStore, m
             await wait()
         assert (caught.value.cause, caught.value.retryable) == ("store", True)
     released.set()
-    await asyncio.wait_for(asyncio.gather(first, second), 5)
+    await asyncio.wait_for(asyncio.gather(first, second), PATIENCE)
     assert inside == ["first", "first leaves", "second"]
 
 
