@@ -103,7 +103,7 @@ class Tells:
         self._told = now
         logger.warning(
             "Temporal at %s does not answer, and is asked again until it does: nothing is taken on meanwhile, and what"
-            " calls under way bring is told it then",
+            " calls under way bring is told it if that is within ten seconds",
             self._address,
         )
 
