@@ -183,7 +183,7 @@ def check(wait: Wait, spec: Node, resume_value: bytes, room: int) -> None:
             gates.check_gate(spec.type.type_id, spec.config, resume_value)
 
 
-def follow(wait: Wait, spec: Node, resume_value: bytes, escaped: Escaped = Escaped.NO) -> Attempt | Outcome:
+def follow(wait: Wait, spec: Node, resume_value: bytes, escaped: Escaped) -> Attempt | Outcome:
     """What an answer that :func:`check` has let through means for its node.
 
     Args:
@@ -205,7 +205,7 @@ def follow(wait: Wait, spec: Node, resume_value: bytes, escaped: Escaped = Escap
             return gates.gate_outcome(spec.type.type_id, spec.config, resume_value)
 
 
-def expired(wait: Wait, escaped: Escaped = Escaped.NO) -> Outcome:
+def expired(wait: Wait, escaped: Escaped) -> Outcome:
     """What the absence of an answer means for its node; ``escaped`` as for :func:`follow`."""
     asked = wait.asked
     assert asked.timeout_ms is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -101,19 +101,27 @@ async def test_a_dead_session_is_known_by_what_real_servers_call_it(code: int, s
     assert old.opened == 2
 
 
-async def test_a_session_that_is_replaced_is_ended_once_nothing_is_under_way_in_it() -> None:
-    old, held, begun = LegacyServer(), asyncio.Event(), asyncio.Event()
-    refusals = [-32000]
+def in_use(old: LegacyServer, long: Callable[[Request], Reply]) -> asyncio.Event:
+    """Have a server answer its tool `long` so, and know no session at the first call of another; set once called."""
+    begun, refusals = asyncio.Event(), [-32000]
 
     def call(request: Request) -> Reply:
         if request.json["params"]["name"] == "long":
             begun.set()
-            return stream_reply(b": on it\n\n", held, b"data: %b\n\n" % result_reply(request, b"{}").body)
+            return long(request)
         if refusals:
             return error_reply(request, refusals.pop(), "no session for you", status=400)
         return result_reply(request, b"{}")
 
     old.results["tools/call"] = call
+    return begun
+
+
+async def test_a_session_that_is_replaced_is_ended_once_nothing_is_under_way_in_it() -> None:
+    old, held = LegacyServer(), asyncio.Event()
+    begun = in_use(
+        old, lambda request: stream_reply(b": on it\n\n", held, b"data: %b\n\n" % result_reply(request, b"{}").body)
+    )
     async with connected(old, options=OLDEST) as (client, _):
         long = asyncio.create_task(client.call_tool("long", ARGUMENTS))
         await begun.wait()
@@ -156,18 +164,8 @@ async def test_an_error_of_a_session_that_was_replaced_does_not_bring_it_back() 
 
 
 async def test_a_client_that_is_closed_ends_the_sessions_that_are_still_in_use() -> None:
-    old, begun = LegacyServer(), asyncio.Event()
-    refusals = [-32000]
-
-    def call(request: Request) -> Reply:
-        if request.json["params"]["name"] == "long":
-            begun.set()
-            return Reply(stall="head")
-        if refusals:
-            return error_reply(request, refusals.pop(), "no session for you", status=400)
-        return result_reply(request, b"{}")
-
-    old.results["tools/call"] = call
+    old = LegacyServer()
+    begun = in_use(old, lambda _: Reply(stall="head"))
     async with connected(old, options=OLDEST) as (client, _):
         long = asyncio.create_task(client.call_tool("long", ARGUMENTS))
         await begun.wait()
